@@ -1,0 +1,54 @@
+// The numerics contract tc256 on the CPU, bit for bit: logits by tensor-core steps, and the elementwise functions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "oracle/spec/router_spec.h"
+#include "oracle/tensors/router_inputs.h"
+
+namespace samebits::oracle {
+
+// Parameters of one fused dot-product-accumulate step of a tensor core.
+struct StepParameters {
+  const char* architecture;  // "sm_90"
+  int products;              // bf16 products fused in one step
+  int fraction_bits;         // of the aligned sum, relative to 2^emax
+  int exponent_floor;        // least emax
+  bool measured;             // false: from the literature
+};
+std::span<const StepParameters> step_parameter_table();
+const StepParameters& sm90();
+
+// c' = STEP(c, a, b): the definition, in integers, for any operands. Bits in, bits out.
+std::uint32_t step(const StepParameters& parameters, std::uint32_t c, std::span<const std::uint16_t> a,
+                   std::span<const std::uint16_t> b);
+// CHAIN over any length; the tail is padded with +0 in both operands.
+std::uint32_t chain(const StepParameters& parameters, std::uint32_t c, std::span<const std::uint16_t> a,
+                    std::span<const std::uint16_t> b);
+
+inline constexpr std::int64_t kChunk = 256;  // products of one chain of the contract
+
+// The gate weight of a case in the form that the fast emulation reads: packed once, used for many rows.
+class PackedGateWeight;  // emulate/gate_weight.h
+std::vector<float> tc256_logits(const RouterSpec& spec, const RouterInputs& inputs,
+                                std::span<const std::int64_t> rows);  // [rows, E] finished logits, threads over rows
+
+// Elementwise functions of the contract (numerics: exp, sigmoid, softplus, sqrt(softplus)).
+namespace tc256 {
+float exp(float x);
+float sigmoid(float x);
+float softplus(float x);
+float sqrt_softplus(float x);
+// Sum over many terms: 32 interleaved left folds, then five exchanges (16, 8, 4, 2, 1).
+float sum32(std::span<const float> values);
+}  // namespace tc256
+
+// Empty when this build and this thread's floating-point mode can emulate the contract; else what is wrong
+// (contracted multiply-add, flush-to-zero, denormals-are-zero, excess precision). Run at start-up.
+std::string self_test();
+
+}  // namespace samebits::oracle

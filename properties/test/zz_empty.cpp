@@ -1,0 +1,1 @@
+// placeholder so that the target has a source
