@@ -1,0 +1,52 @@
+// Case files: YAML for the description, safetensors beside it for tensors that are neither generated nor small.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/io/safetensors.h"
+#include "oracle/tensors/router_outputs.h"
+#include "properties/case.h"
+#include "properties/run.h"
+
+namespace samebits::harness {
+
+// An answer that a known-answer case states. ids are exact; weights and logits are compared as the tolerance says.
+struct ExpectedRow {
+  std::int64_t row = 0;
+  std::vector<std::int64_t> topk_ids;
+  std::vector<double> topk_weights;  // may be empty
+};
+struct KnownAnswer {
+  std::string source;  // public link or article section
+  std::string fault;   // what a wrong router did
+  std::vector<ExpectedRow> rows;
+  double weight_tolerance = 0.0;  // relative; the file states where it comes from
+  std::string tolerance_reason;
+};
+
+struct CaseFile {
+  properties::Case c;
+  std::string law;                     // the law that failed, when the file was written for a failure
+  std::optional<KnownAnswer> expected;
+};
+
+// `spec` inside the file is a built-in name, a path relative to the file, or an inline mapping.
+CaseFile read_case_file(const std::filesystem::path& path);
+// with_data: all tensors are written, also generated ones, for programs that cannot generate.
+void write_case_file(const std::filesystem::path& path, const CaseFile& file, bool with_data = false);
+// All *.yaml of a folder in name order, or the one file.
+std::vector<std::filesystem::path> list_case_files(const std::filesystem::path& file_or_folder);
+
+// Result files: one safetensors a case, tensors "RUN/topk_ids", "RUN/topk_weights", "RUN/router_logits", ...; requests,
+// claims and statuses in the metadata. A program in the middle may write only "main/topk_ids" and "main/topk_weights".
+struct ResultFile {
+  properties::Claims claims;
+  std::vector<properties::Run> runs;
+};
+void write_result_file(const std::filesystem::path& path, const ResultFile& file);
+ResultFile read_result_file(const std::filesystem::path& path, const properties::Case& c);
+
+}  // namespace samebits::harness

@@ -1,0 +1,47 @@
+// The result of a run; report.json is the source of every other form.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "properties/judge.h"
+
+namespace samebits::harness {
+
+struct Failure {
+  properties::Violation violation;  // of the shrunk case
+  properties::Case shrunk;
+  std::uint64_t case_index = 0;     // of the original case
+  std::string original_summary;     // the violation before shrinking
+  int shrink_evaluations = 0;
+  std::string case_file;            // where the shrunk case was written; empty: nowhere
+  std::string repro;                // one command line
+};
+
+struct Shapes {
+  std::int64_t hidden_size_min = 0, hidden_size_max = 0, num_experts_min = 0, num_experts_max = 0, top_k_min = 0,
+               top_k_max = 0, num_tokens_max = 0;
+};
+
+struct Report {
+  std::string command;  // fuzz, check, replay
+  std::string spec, variant, backend;
+  properties::Claims claims;
+  std::uint64_t seed = 0;
+  std::int64_t cases = 0, rows = 0;
+  double seconds = 0.0;
+  bool interrupted = false;
+  Shapes shapes;
+  std::map<std::string, std::int64_t> hazards;  // cases per hazard label
+  std::vector<std::pair<const properties::Law*, properties::LawTally>> laws;
+  std::vector<Failure> failures;  // first per law
+};
+
+int exit_code(const Report& report);  // 0, 1, 4 or 130
+std::string to_json(const Report& report);
+std::string to_console(const Report& report);
+
+}  // namespace samebits::harness
