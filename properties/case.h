@@ -17,44 +17,50 @@ namespace samebits::properties {
 
 enum class Stage { kFull, kFromLogits };
 
+// No formula of a family reads num_tokens or num_experts, and only weight scale and pairs read H, always the generated
+// one: this is what lets a smaller case keep the values of the larger one.
 enum class HiddenFamily {
-  kNormal,        // N(0, 1) rounded to bf16
-  kSmallInteger,  // -4 .. 4
-  kOrderSensitive,  // pairs +2^a, -2^a at distant columns, ones between: any other order of additions shows
-  kWideExponent,  // exponents over +-20
+  kNormal,          // N(0, 1) rounded to bf16 (a sum of four uniform integers)
+  kSmallInteger,    // -4 .. 4
+  kOrderSensitive,  // with its weight partner: cancelling pairs of terms, so that the logit is what rounding left
+  kWideExponent,    // N(0, 1) * 2^n, n uniform in -20 .. 20
+  kSubnormal,       // both signs, every bf16 subnormal
+  kUnitRows,        // row r is 1 in column r mod H and +0 elsewhere: with WeightFamily::kLogits, logits of any kind
   kZero,
 };
 enum class WeightFamily {
-  kNormal,        // N(0, 1/H) rounded to bf16: logits of rms 1
-  kSmallInteger,  // -4 .. 4
+  kNormal,          // N(0, 1/H): logits of rms 1
+  kSmallInteger,    // -4 .. 4
   kOrderSensitive,  // the partner of the hidden family
-  kDuplicateRows,  // experts repeat a few distinct rows: exact ties of logits
+  kWideExponent,    // N(0, 1) * 2^n, n uniform in -20 .. 20
+  kDuplicateRows,   // N(0, 1/H), every expert has one of 3 rows: exact ties of logits
+  kLogits,          // column c of expert e is what the logits family gives to row c and expert e
   kZero,
 };
 enum class BiasFamily {
   kZero,
-  kNormal,       // N(0, spread) around offset
-  kUniform,      // offset + [0, spread): 11.54 + [0, 0.42) is GLM-5.3-Flash's published range
-  kStepped,      // offset + i * spread, permuted: every pair of keys apart by a known step
-  kFewDistinct,  // offset + one of 4 multiples of spread: exact ties
+  kNormal,   // offset + spread * N(0, 1)
+  kUniform,  // offset + spread * [0, 1): 11.54 and 0.42 is GLM-5.3-Flash's published range
+  kStepped,  // offset + spread * n, n a permutation of consecutive integers: every pair of experts a known step apart
+  kFewDistinct,  // offset + spread * level; half of the experts have level 0, a quarter 1, ...: exact ties at any cut
 };
 enum class LogitsFamily {
-  kNormal,
-  kShifted,       // N(0, 1) + offset (all negative, all positive)
-  kAllEqual,      // one value in a row
-  kFewDistinct,   // ties across the cut, members in distant positions
-  kUlpSteps,      // neighbours apart by 0, 1 or 2 ulp around offset
-  kSaturated,     // scores round to 1 or underflow
-  kSignedZero,    // +0 and -0 mixed
+  kNormal,       // offset + spread * N(0, 1)
+  kAllEqual,     // offset + spread * N(0, 1), one value in a row
+  kFewDistinct,  // offset + spread * level, levels as of the bias: ties across the cut, members at distant ids
+  kUlpSteps,     // level steps of one unit in the last place above offset (of bf16 where the spec rounds logits)
+  kSparse,       // offset, for one in 16 offset + spread * {0.75, 0.8, 1}: the best expert can be alone in its group
+  kSaturated,    // values at which scores round to 1, lose their bits, underflow or overflow
+  kSignedZero,   // +0 and -0
 };
 
 enum class TensorId { kHiddenStates, kGateWeight, kLinearBias, kSelectionBias, kRouterLogits };
 
-// One value written after generation: NaN, Inf, -0, subnormals, a one-ulp neighbour.
+// One value written after generation: NaN, Inf, -0, a subnormal, a neighbour. Later plants overwrite earlier ones.
 struct Plant {
   TensorId tensor;
-  std::int64_t row;     // bias: 0; -1: every row
-  std::int64_t column;  // -1: every column
+  std::int64_t row;     // token; expert of the gate weight; 0 for a bias; -1: every row
+  std::int64_t column;  // hidden column; expert of a bias and of logits; -1: every column
   std::uint32_t bits;   // fp32 bits; a bf16 tensor takes the upper 16
   bool operator==(const Plant&) const = default;
 };
@@ -79,7 +85,7 @@ struct CaseDescription {
   oracle::FloatType gate_weight_dtype = oracle::FloatType::kBf16;
   BiasFamily linear_bias = BiasFamily::kNormal;
   BiasFamily selection_bias = BiasFamily::kZero;
-  float bias_offset = 0.0f;
+  float bias_offset = 0.0f;  // of both biases
   float bias_spread = 1.0f;
   LogitsFamily logits = LogitsFamily::kNormal;
   float logits_offset = 0.0f;
@@ -89,8 +95,10 @@ struct CaseDescription {
   // Sub-tensors of the generated ones, for shrinking: empty means all. num_tokens, num_experts and hidden_size are the
   // sizes after selection.
   std::vector<std::int64_t> keep_rows, keep_experts, keep_columns;
+  std::int64_t generated_hidden_size = 0;  // H before the selection of columns; 0: hidden_size
 
-  // Explicit tensors instead of generated ones (known answers, captures, the end of shrinking).
+  // Explicit tensors instead of generated ones (known answers, captures, the end of shrinking). Nothing is planted in
+  // or selected from them, and num_valid_rows above counts.
   std::optional<oracle::RouterInputs> data;
 };
 
@@ -101,10 +109,11 @@ struct Case {
   CaseDescription description;
 };
 
-// The spec with hidden_size (from logits: unchanged), num_experts, top_k and groups of the description.
+// The spec with hidden_size (from logits: unchanged), num_experts, top_k and groups of the description. One group is no
+// group: group_score and group_mask become none.
 oracle::RouterSpec apply_shape(const oracle::RouterSpec& spec, const CaseDescription& description);
 
-// All tensors of the case. Throws std::invalid_argument when the description contradicts itself.
+// All tensors of the case. Throws std::invalid_argument when the description contradicts itself or the spec.
 oracle::RouterInputs materialize(const Case& c);
 
 }  // namespace samebits::properties
