@@ -29,7 +29,7 @@ struct KnownAnswer {
 
 struct CaseFile {
   properties::Case c;
-  std::string law;                     // the law that failed, when the file was written for a failure
+  std::string law;  // the law that failed, when the file was written for a failure
   std::optional<KnownAnswer> expected;
 };
 
