@@ -13,7 +13,8 @@
 
 namespace samebits::oracle {
 
-// Every message has the form FILE:LINE:COLUMN: FIELD: what was found; what is allowed; what to do.
+// Every line of a message has the form FILE:LINE:COLUMN: FIELD: found ...; allowed: ...; what to do. Without a position
+// in the file, LINE and COLUMN are left out; for the command line, FILE is "--set PATH=TEXT".
 class SpecError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
