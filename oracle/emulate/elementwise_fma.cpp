@@ -1,0 +1,12 @@
+// Compiled with the flag for FMA3; empty for other targets.
+#ifdef __FMA__
+
+#include "oracle/emulate/elementwise-inl.h"
+
+namespace samebits::oracle::elementwise {
+
+const Functions hardware_fma = {exp, sigmoid, softplus, sqrt_softplus};
+
+}  // namespace samebits::oracle::elementwise
+
+#endif

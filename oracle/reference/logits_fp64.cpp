@@ -1,0 +1,47 @@
+#include <bit>
+#include <cmath>
+
+#include "oracle/reference/answer.h"
+#include "oracle/reference/arithmetic.h"
+#include "oracle/tensors/bf16.h"
+
+namespace samebits::oracle {
+
+std::vector<double> logits_fp64(const RouterSpec& spec, const RouterInputs& inputs, std::int64_t row) {
+  const std::size_t experts = static_cast<std::size_t>(inputs.num_experts);
+  std::vector<double> logits(experts);
+  if (inputs.from_logits()) {
+    for (std::size_t e = 0; e < experts; ++e)
+      logits[e] = inputs.router_logits[static_cast<std::size_t>(row) * experts + e];
+    return logits;
+  }
+  const std::size_t hidden = static_cast<std::size_t>(inputs.hidden_size);
+  const std::uint16_t* x = inputs.hidden_states.data() + static_cast<std::size_t>(row) * hidden;
+  for (std::size_t e = 0; e < experts; ++e) {
+    double logit = 0;
+    for (std::size_t k = 0; k < hidden; ++k) {
+      const float w = inputs.gate_weight_fp32.empty() ? bf16_to_fp32(inputs.gate_weight_bf16[e * hidden + k])
+                                                      : inputs.gate_weight_fp32[e * hidden + k];
+      logit += static_cast<double>(bf16_to_fp32(x[k])) * static_cast<double>(w);
+    }
+    if (spec.gate.linear_bias != BiasType::kNone) {
+      const float bias = inputs.linear_bias[e];
+      logit += static_cast<double>(spec.gate.linear_bias == BiasType::kBf16 ? round_to_bf16(bias) : bias);
+    }
+    if (spec.gate.logits_dtype == FloatType::kBf16) logit = Arithmetic<double>::round_to_bf16(logit);
+    logits[e] = logit / static_cast<double>(static_cast<float>(spec.logits.temperature));
+  }
+  return logits;
+}
+
+std::int64_t ulp_distance(float a, float b) {
+  // Order of the number line as integers: magnitude bits, negated below zero, so that both zeros are 0.
+  const auto position = [](float x) {
+    const std::int64_t magnitude = std::bit_cast<std::uint32_t>(x) & 0x7fffffffu;
+    return std::signbit(x) ? -magnitude : magnitude;
+  };
+  const std::int64_t distance = position(a) - position(b);
+  return distance < 0 ? -distance : distance;
+}
+
+}  // namespace samebits::oracle

@@ -1,0 +1,70 @@
+// Step 1: logits -> scores.
+#pragma once
+
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "oracle/reference/arithmetic.h"
+#include "oracle/spec/router_spec.h"
+
+namespace samebits::oracle {
+
+// e^(x - max) / sum over the given values, in their order. A NaN has a NaN score and no part in maximum or sum (its
+// term is +0). With +Inf present the +Inf ones share 1; when nothing is above -Inf every score that is not NaN is 0.
+template <class Real>
+std::vector<Real> softmax(std::span<const Real> logits) {
+  using A = Arithmetic<Real>;
+  constexpr Real kInf = std::numeric_limits<Real>::infinity();
+  Real max = -kInf;
+  for (const Real x : logits) {
+    if (x > max) max = x;
+  }
+  std::vector<Real> scores;
+  for (const Real x : logits) {
+    const bool absent = std::isnan(x) || x == -kInf;
+    scores.push_back(absent ? Real{0} : max == kInf ? Real(x == kInf) : A::exp(A::sub(x, max)));
+  }
+  const Real sum = A::sum(scores);
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    if (std::isnan(logits[i])) {
+      scores[i] = A::nan();
+    } else if (max != -kInf) {
+      scores[i] = A::div(scores[i], sum);
+    }
+  }
+  return scores;
+}
+
+// Finished scores of the given logits, rounded to bf16 when the spec says so.
+// before_topk: all E logits; after_topk: the logits of the chosen in slot order.
+template <class Real>
+std::vector<Real> score(const RouterSpec::Score& spec, std::span<const Real> logits) {
+  using A = Arithmetic<Real>;
+  std::vector<Real> scores;
+  if (spec.func == ScoreFunc::kSoftmax) {
+    scores = softmax(logits);
+  } else {
+    for (const Real x : logits) {
+      switch (spec.func) {
+        case ScoreFunc::kSigmoid:
+          scores.push_back(A::sigmoid(x));
+          break;
+        case ScoreFunc::kSqrtSoftplus:
+          scores.push_back(A::sqrt_softplus(x));
+          break;
+        case ScoreFunc::kIdentity:
+          scores.push_back(A::one_nan(x));
+          break;
+        case ScoreFunc::kSoftmax:
+          break;
+      }
+    }
+  }
+  if (spec.dtype == FloatType::kBf16) {
+    for (Real& s : scores) s = A::round_to_bf16(s);
+  }
+  return scores;
+}
+
+}  // namespace samebits::oracle
