@@ -1,0 +1,224 @@
+#include "harness/io/case_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "harness/io/case_spec.h"
+#include "harness/io/description_yaml.h"
+#include "harness/io/files.h"
+#include "harness/io/tensor_text.h"
+#include "harness/io/yaml_mapping.h"
+#include "oracle/spec/spec_yaml.h"
+#include "oracle/spec/validate.h"
+
+namespace samebits::harness {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::uint64_t kMaxYamlBytes = 16'000'000;
+
+std::string expected_yaml(const KnownAnswer& expected) {
+  std::string text = "expected:\n";
+  text += fmt::format("  source: {}\n  fault: {}\n", yaml_string(expected.source), yaml_string(expected.fault));
+  if (expected.weight_tolerance != 0.0) text += fmt::format("  weight_tolerance: {}\n", expected.weight_tolerance);
+  if (!expected.tolerance_reason.empty()) {
+    text += fmt::format("  tolerance_reason: {}\n", yaml_string(expected.tolerance_reason));
+  }
+  text += expected.rows.empty() ? "  rows: []\n" : "  rows:\n";
+  for (const ExpectedRow& row : expected.rows) {
+    text += fmt::format("    - row: {}\n      topk_ids: [{}]\n", row.row, fmt::join(row.topk_ids, ", "));
+    if (!row.topk_weights.empty()) text += fmt::format("      topk_weights: [{}]\n", fmt::join(row.topk_weights, ", "));
+  }
+  return text;
+}
+
+KnownAnswer expected_from_yaml(const YamlMapping& mapping, const properties::Case& c) {
+  KnownAnswer expected;
+  const std::int64_t top_k = c.description.top_k;
+  expected.source = mapping.at("source").text();
+  if (mapping.has("fault")) expected.fault = mapping.at("fault").text();
+  if (mapping.has("weight_tolerance")) expected.weight_tolerance = mapping.at("weight_tolerance").real();
+  if (expected.weight_tolerance < 0.0) mapping.at("weight_tolerance").wrong("0 or more");
+  if (mapping.has("tolerance_reason")) expected.tolerance_reason = mapping.at("tolerance_reason").text();
+  if (expected.weight_tolerance > 0.0 && expected.tolerance_reason.empty()) {
+    mapping.at("weight_tolerance").fail("needs tolerance_reason: where the tolerance comes from");
+  }
+  for (const YamlValue& item : mapping.at("rows").items()) {
+    const YamlMapping entry(item, {"row", "topk_ids", "topk_weights"});
+    ExpectedRow row;
+    row.row = entry.at("row").integer(0, c.description.num_tokens - 1);
+    row.topk_ids = entry.at("topk_ids").integers(-1, c.description.num_experts - 1);
+    if (static_cast<std::int64_t>(row.topk_ids.size()) != top_k)
+      entry.at("topk_ids").wrong(fmt::format("{} ids", top_k));
+    if (entry.has("topk_weights")) {
+      for (const YamlValue& weight : entry.at("topk_weights").items()) row.topk_weights.push_back(weight.real());
+      if (static_cast<std::int64_t>(row.topk_weights.size()) != top_k) {
+        entry.at("topk_weights").wrong(fmt::format("{} weights", top_k));
+      }
+    }
+    expected.rows.push_back(std::move(row));
+  }
+  return expected;
+}
+
+SafeTensor tensor_from_file(const YamlMapping& mapping, const std::string& name, const fs::path& folder,
+                            std::map<std::string, SafeTensors>& files) {
+  const YamlValue file = mapping.at("file");
+  const std::string file_name = file.text();
+  if (file_name.find('/') != std::string::npos || file_name == "." || file_name == ".." || file_name.empty()) {
+    file.wrong("the name of a safetensors file in the same folder");
+  }
+  if (mapping.has("values") || mapping.has("nonzero")) file.fail("allowed is one of values, nonzero, file");
+  auto found = files.find(file_name);
+  if (found == files.end()) found = files.emplace(file_name, read_safetensors(folder / file_name)).first;
+  const auto tensor = found->second.tensors.find(name);
+  if (tensor == found->second.tensors.end()) file.fail(fmt::format("{} has no tensor {}", file_name, name));
+  const std::string dtype = mapping.at("dtype").text();
+  if ((dtype == "bf16" ? "BF16" : dtype == "fp32" ? "F32" : "") != tensor->second.dtype) {
+    mapping.at("dtype").wrong(fmt::format("bf16, fp32; {} has {}", file_name, tensor->second.dtype));
+  }
+  if (mapping.at("shape").integers(0, INT64_MAX) != tensor->second.shape) {
+    mapping.at("shape").fail(fmt::format("{} has [{}]", file_name, fmt::join(tensor->second.shape, ", ")));
+  }
+  return tensor->second;
+}
+
+oracle::RouterInputs tensors_from_yaml(const YamlValue& value, const fs::path& folder) {
+  const YamlMapping mapping(value, {"hidden_states", "gate_weight", "linear_bias", "selection_bias", "router_logits"});
+  std::map<std::string, SafeTensor> tensors;
+  std::map<std::string, SafeTensors> files;
+  for (const auto& entry : value.node) {
+    const std::string name = entry.first.Scalar();
+    const YamlMapping tensor(mapping.at(name), {"dtype", "shape", "values", "nonzero", "file"});
+    tensors.emplace(name,
+                    tensor.has("file") ? tensor_from_file(tensor, name, folder, files) : tensor_from_yaml(tensor));
+  }
+  try {
+    return from_tensors(tensors);
+  } catch (const std::invalid_argument& error) {
+    value.fail(error.what());
+  }
+}
+
+void check_biases(const YamlValue& value, const properties::Case& c) {
+  const oracle::RouterInputs& data = *c.description.data;
+  const auto check = [&](const char* name, bool wanted, bool given) {
+    if (wanted != given)
+      value.fail(fmt::format("{} is {}; the spec has {}", name, given ? "given" : "missing",
+                             wanted ? "this bias" : "no such bias"));
+  };
+  const bool linear = c.spec.gate.linear_bias != oracle::BiasType::kNone && !data.from_logits();
+  // Finished logits have the linear bias in them already, so a case from logits may leave it out.
+  if (linear || data.linear_bias.empty() || c.spec.gate.linear_bias == oracle::BiasType::kNone) {
+    check("linear_bias", linear, !data.linear_bias.empty());
+  }
+  check("selection_bias", c.spec.selection.bias != oracle::BiasType::kNone, !data.selection_bias.empty());
+}
+
+CaseFile parse_case(const fs::path& path) {
+  const std::string text = read_file(path, kMaxYamlBytes);
+  const std::string name = path.string();
+  const YamlValue document = parse_yaml(text, name);
+  const YamlMapping root(document,
+                         {"samebits_case", "spec", "variant", "origin", "law", "description", "tensors", "expected"});
+  root.at("samebits_case").integer(1, 1);
+  CaseFile file;
+  CaseSpec spec = case_spec_from_yaml(root, text, path);
+  file.c.spec_name = std::move(spec.name);
+  file.c.variant = std::move(spec.variant);
+  if (root.has("law")) file.law = root.at("law").text();
+
+  std::optional<oracle::RouterInputs> data;
+  if (root.has("tensors")) data = tensors_from_yaml(root.at("tensors"), path.parent_path());
+  const YamlMapping description(root.has("description")
+                                    ? root.at("description")
+                                    : YamlValue{name, "description", YAML::Node(YAML::NodeType::Map)},
+                                description_fields());
+  file.c.description = description_from_yaml(description, spec.spec, std::move(data));
+  file.c.spec = properties::apply_shape(spec.spec, file.c.description);
+  file.full_spec = std::move(spec.spec);
+  const std::vector<oracle::Problem> problems = oracle::find_problems(file.c.spec);
+  if (!problems.empty()) {
+    description.value().fail(fmt::format("with these sizes, {}: {}", problems.front().path, problems.front().message));
+  }
+  if (file.c.description.data) check_biases(root.at("tensors"), file.c);
+  if (root.has("expected")) {
+    file.expected = expected_from_yaml(
+        YamlMapping(root.at("expected"), {"source", "fault", "rows", "weight_tolerance", "tolerance_reason"}), file.c);
+  }
+  return file;
+}
+
+// The YAML of a case; tensors that are not small go into `large`, in the file `large_name`.
+std::string case_yaml(const CaseFile& file, const std::string& large_name, SafeTensors& large) {
+  const properties::Case& c = file.c;
+  const oracle::RouterSpec& full_spec = file.full_spec ? *file.full_spec : c.spec;
+  std::string text = "samebits_case: 1\n" + case_spec_yaml(c, full_spec);
+  if (!file.law.empty()) text += fmt::format("law: {}\n", yaml_string(file.law));
+  // Groups are compared with the spec that the file states.
+  const bool full = properties::apply_shape(full_spec, c.description) == c.spec;
+  text += "description:\n" + description_yaml(c.description, full ? full_spec : c.spec);
+  if (c.description.data) {
+    text += "tensors:\n";
+    for (const auto& [name, tensor] : to_tensors(*c.description.data)) {
+      text += fmt::format("  {}:\n", name);
+      if (is_small(tensor)) {
+        text += tensor_yaml(tensor, "    ");
+        continue;
+      }
+      text += fmt::format("    dtype: {}\n    shape: [{}]\n    file: {}\n", tensor.dtype == "BF16" ? "bf16" : "fp32",
+                          fmt::join(tensor.shape, ", "), yaml_string(large_name));
+      large.tensors.emplace(name, tensor);
+    }
+  }
+  if (file.expected) text += expected_yaml(*file.expected);
+  return text;
+}
+
+}  // namespace
+
+CaseFile read_case_file(const fs::path& path) {
+  return with_yaml_errors(path.string(), [&] { return parse_case(path); });
+}
+
+void write_case_file(const fs::path& path, const CaseFile& file, bool with_data) {
+  CaseFile copy = file;
+  properties::CaseDescription& description = copy.c.description;
+  if (with_data && !description.data) description.data = properties::materialize(copy.c);
+  const fs::path large_path = fs::path(path).replace_extension(".safetensors");
+  SafeTensors large;
+  const std::string text = case_yaml(copy, large_path.filename().string(), large);
+  // The description last: where it is seen, its data are there.
+  if (!large.tensors.empty()) write_safetensors(large_path, large);
+  write_file(path, text);
+}
+
+std::uint64_t case_hash(const properties::Case& c) {
+  SafeTensors large;
+  CaseFile file;
+  file.c = c;
+  std::uint64_t hash = content_hash(case_yaml(file, "data", large));
+  for (const auto& [name, tensor] : large.tensors) {
+    hash = content_hash({reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size()}, hash);
+  }
+  return hash;
+}
+
+std::vector<fs::path> list_case_files(const fs::path& file_or_folder) {
+  std::error_code error;
+  if (!fs::is_directory(file_or_folder, error)) return {file_or_folder};
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(file_or_folder, error)) {
+    const bool hidden = entry.path().filename().string().starts_with(".");
+    if (!hidden && entry.path().extension() == ".yaml") files.push_back(entry.path());
+  }
+  if (error) throw FileError(fmt::format("{}: {}", file_or_folder.string(), error.message()));
+  if (files.empty()) throw FileError(fmt::format("{}: no case files (*.yaml) in this folder", file_or_folder.string()));
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace samebits::harness

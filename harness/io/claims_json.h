@@ -1,0 +1,17 @@
+// Claims in the words of the C ABI, as JSON: for reports and result files. For sources only.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "properties/claims.h"
+
+namespace samebits::harness {
+
+nlohmann::ordered_json claims_to_json(const properties::Claims& claims);
+// Throws std::invalid_argument for unknown fields, words or types. Missing fields claim nothing.
+properties::Claims claims_from_json(const nlohmann::json& value);
+// "tc256, batch_invariant, ties lowest_index, order key_desc_then_index, logits, bookkeeping"
+std::string claims_line(const properties::Claims& claims);
+
+}  // namespace samebits::harness

@@ -1,0 +1,247 @@
+#include "harness/io/tensor_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstring>
+#include <stdexcept>
+
+#include "harness/io/dtype.h"
+#include "harness/io/float_text.h"
+
+namespace samebits::harness {
+namespace {
+
+constexpr std::int64_t kSmallNumbers = 64;
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 26;
+
+template <class Element>
+SafeTensor pack(const char* dtype, std::vector<std::int64_t> shape, const std::vector<Element>& values) {
+  SafeTensor tensor{dtype, std::move(shape), std::vector<std::byte>(values.size() * sizeof(Element))};
+  if (num_elements(tensor) != static_cast<std::int64_t>(values.size())) {
+    throw std::invalid_argument(
+        fmt::format("a tensor of shape [{}] holds {} values", fmt::join(tensor.shape, ", "), values.size()));
+  }
+  if (!values.empty()) std::memcpy(tensor.bytes.data(), values.data(), tensor.bytes.size());
+  return tensor;
+}
+
+template <class Element>
+void unpack(const SafeTensor& tensor, std::vector<Element>& values) {
+  values.resize(tensor.bytes.size() / sizeof(Element));
+  if (!values.empty()) std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+}
+
+const SafeTensor* find(const std::map<std::string, SafeTensor>& tensors, const char* name) {
+  const auto found = tensors.find(name);
+  return found == tensors.end() ? nullptr : &found->second;
+}
+
+void require(const char* name, const SafeTensor& tensor, std::vector<std::string> dtypes, std::size_t rank) {
+  bool known = false;
+  for (const std::string& dtype : dtypes) known = known || tensor.dtype == dtype;
+  if (!known) {
+    throw std::invalid_argument(fmt::format("{}: dtype {}; allowed: {}", name, tensor.dtype, fmt::join(dtypes, ", ")));
+  }
+  if (tensor.shape.size() != rank) {
+    throw std::invalid_argument(
+        fmt::format("{}: shape [{}]; allowed: {} sizes", name, fmt::join(tensor.shape, ", "), rank));
+  }
+}
+
+void require_size(const char* name, const char* axis, std::int64_t found, std::int64_t wanted) {
+  if (found == wanted) return;
+  throw std::invalid_argument(fmt::format("{}: {} is {}; the other tensors have {}", name, axis, found, wanted));
+}
+
+// YAML word of a dtype, as the specs spell it.
+const char* yaml_dtype(const SafeTensor& tensor) {
+  return tensor.dtype == "BF16" ? "bf16" : "fp32";
+}
+
+void set_element(SafeTensor& tensor, std::int64_t index, const YamlValue& value) {
+  if (tensor.dtype == "BF16") {
+    const auto bits = parse_bf16(value.scalar(std::string(kBf16Allowed)));
+    if (!bits) value.wrong(std::string(kBf16Allowed));
+    std::memcpy(tensor.bytes.data() + index * 2, &*bits, 2);
+  } else {
+    const auto number = parse_fp32(value.scalar(std::string(kFp32Allowed)));
+    if (!number) value.wrong(std::string(kFp32Allowed));
+    std::memcpy(tensor.bytes.data() + index * 4, &*number, 4);
+  }
+}
+
+}  // namespace
+
+std::int64_t num_elements(const SafeTensor& tensor) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : tensor.shape) count *= size;
+  return count;
+}
+
+std::vector<std::pair<std::string, SafeTensor>> to_tensors(const oracle::RouterInputs& inputs) {
+  std::vector<std::pair<std::string, SafeTensor>> tensors;
+  const std::int64_t rows = inputs.num_tokens, columns = inputs.hidden_size, experts = inputs.num_experts;
+  if (inputs.from_logits()) {
+    tensors.emplace_back("router_logits", pack("F32", {rows, experts}, inputs.router_logits));
+  } else {
+    tensors.emplace_back("hidden_states", pack("BF16", {rows, columns}, inputs.hidden_states));
+    tensors.emplace_back("gate_weight", inputs.gate_weight_fp32.empty()
+                                            ? pack("BF16", {experts, columns}, inputs.gate_weight_bf16)
+                                            : pack("F32", {experts, columns}, inputs.gate_weight_fp32));
+  }
+  if (!inputs.linear_bias.empty()) tensors.emplace_back("linear_bias", pack("F32", {experts}, inputs.linear_bias));
+  if (!inputs.selection_bias.empty()) {
+    tensors.emplace_back("selection_bias", pack("F32", {experts}, inputs.selection_bias));
+  }
+  return tensors;
+}
+
+oracle::RouterInputs from_tensors(const std::map<std::string, SafeTensor>& tensors) {
+  oracle::RouterInputs inputs;
+  const SafeTensor* hidden = find(tensors, "hidden_states");
+  const SafeTensor* weight = find(tensors, "gate_weight");
+  const SafeTensor* logits = find(tensors, "router_logits");
+  if (logits != nullptr && (hidden != nullptr || weight != nullptr)) {
+    throw std::invalid_argument("router_logits and hidden_states or gate_weight; allowed: one start of the pipeline");
+  }
+  if (logits != nullptr) {
+    require("router_logits", *logits, {"F32"}, 2);
+    inputs.num_tokens = logits->shape[0];
+    inputs.num_experts = logits->shape[1];
+    unpack(*logits, inputs.router_logits);
+  } else {
+    if (hidden == nullptr || weight == nullptr) {
+      throw std::invalid_argument("needs hidden_states and gate_weight, or router_logits");
+    }
+    require("hidden_states", *hidden, {"BF16"}, 2);
+    require("gate_weight", *weight, {"BF16", "F32"}, 2);
+    inputs.num_tokens = hidden->shape[0];
+    inputs.hidden_size = hidden->shape[1];
+    inputs.num_experts = weight->shape[0];
+    require_size("gate_weight", "hidden_size", weight->shape[1], inputs.hidden_size);
+    if (inputs.hidden_size < 1) throw std::invalid_argument("hidden_states: hidden_size is 0; allowed: 1 or more");
+    unpack(*hidden, inputs.hidden_states);
+    if (weight->dtype == "BF16") unpack(*weight, inputs.gate_weight_bf16);
+    if (weight->dtype == "F32") unpack(*weight, inputs.gate_weight_fp32);
+  }
+  if (inputs.num_experts < 1) throw std::invalid_argument("num_experts is 0; allowed: 1 or more");
+  for (const auto& [name, bias] :
+       {std::pair{"linear_bias", &inputs.linear_bias}, std::pair{"selection_bias", &inputs.selection_bias}}) {
+    const SafeTensor* tensor = find(tensors, name);
+    if (tensor == nullptr) continue;
+    require(name, *tensor, {"F32"}, 1);
+    require_size(name, "num_experts", tensor->shape[0], inputs.num_experts);
+    unpack(*tensor, *bias);
+  }
+  return inputs;
+}
+
+bool element_is_zero(const SafeTensor& tensor, std::int64_t index) {
+  const std::int64_t size = find_dtype(tensor.dtype)->bytes;
+  for (std::int64_t byte = index * size; byte < (index + 1) * size; ++byte) {
+    if (tensor.bytes[static_cast<std::size_t>(byte)] != std::byte{0}) return false;
+  }
+  return true;
+}
+
+std::string element_text(const SafeTensor& tensor, std::int64_t index) {
+  if (tensor.dtype == "BF16") {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, tensor.bytes.data() + index * 2, 2);
+    return bf16_text(bits);
+  }
+  float value = 0.0f;
+  std::memcpy(&value, tensor.bytes.data() + index * 4, 4);
+  return fp32_text(value);
+}
+
+bool is_small(const SafeTensor& tensor) {
+  const std::int64_t count = num_elements(tensor);
+  if (count <= kSmallNumbers) return true;
+  std::int64_t nonzero = 0;
+  for (std::int64_t index = 0; index < count && nonzero <= kSmallNumbers; ++index) {
+    if (!element_is_zero(tensor, index)) ++nonzero;
+  }
+  return nonzero <= kSmallNumbers;
+}
+
+std::string tensor_yaml(const SafeTensor& tensor, const std::string& indent) {
+  std::string text =
+      fmt::format("{0}dtype: {1}\n{0}shape: [{2}]\n", indent, yaml_dtype(tensor), fmt::join(tensor.shape, ", "));
+  const std::int64_t count = num_elements(tensor);
+  const bool vector = tensor.shape.size() == 1;
+  const std::int64_t columns = tensor.shape.back();
+  if (count > kSmallNumbers || count == 0) {
+    text += indent + "nonzero:";
+    std::string lines;
+    for (std::int64_t index = 0; index < count; ++index) {
+      if (element_is_zero(tensor, index)) continue;
+      const std::string place =
+          vector ? fmt::format("{}", index) : fmt::format("{}, {}", index / columns, index % columns);
+      lines += fmt::format("{}  - [{}, {}]\n", indent, place, element_text(tensor, index));
+    }
+    return text + (lines.empty() ? " []\n" : "\n" + lines);
+  }
+  std::vector<std::string> row;
+  text += indent + "values:" + (vector ? " " : "\n");
+  for (std::int64_t index = 0; index < count; ++index) {
+    row.push_back(element_text(tensor, index));
+    if ((index + 1) % columns != 0) continue;
+    text += fmt::format("{}[{}]\n", vector ? std::string() : indent + "  - ", fmt::join(row, ", "));
+    row.clear();
+  }
+  return text;
+}
+
+SafeTensor tensor_from_yaml(const YamlMapping& mapping) {
+  SafeTensor tensor;
+  const YamlValue dtype = mapping.at("dtype");
+  if (dtype.text() == "bf16") tensor.dtype = "BF16";
+  if (dtype.text() == "fp32") tensor.dtype = "F32";
+  if (tensor.dtype.empty()) dtype.wrong("bf16, fp32");
+  const YamlValue shape = mapping.at("shape");
+  tensor.shape = shape.integers(0, kMaxElements);
+  if (tensor.shape.empty() || tensor.shape.size() > 2) shape.wrong("one or two sizes");
+  std::int64_t count = 1;
+  for (const std::int64_t size : tensor.shape) {
+    if (__builtin_mul_overflow(count, size, &count) || count > kMaxElements) {
+      shape.fail(fmt::format("more than {} elements", kMaxElements));
+    }
+  }
+  tensor.bytes.resize(static_cast<std::size_t>(count * find_dtype(tensor.dtype)->bytes));
+  const bool vector = tensor.shape.size() == 1;
+  const std::int64_t rows = vector ? 1 : tensor.shape[0];
+  const std::int64_t columns = tensor.shape.back();
+  if (mapping.has("values") == mapping.has("nonzero")) mapping.value().fail("needs one of values, nonzero");
+
+  if (mapping.has("nonzero")) {
+    std::vector<bool> seen(static_cast<std::size_t>(count));
+    for (const YamlValue& entry : mapping.at("nonzero").items()) {
+      const std::vector<YamlValue> parts = entry.items();
+      if (parts.size() != (vector ? 2u : 3u)) entry.wrong(vector ? "[position, value]" : "[row, column, value]");
+      std::int64_t index = parts[0].integer(0, (vector ? columns : rows) - 1);
+      if (!vector) index = index * columns + parts[1].integer(0, columns - 1);
+      if (seen[static_cast<std::size_t>(index)]) entry.fail("this position was given before; allowed is once");
+      seen[static_cast<std::size_t>(index)] = true;
+      set_element(tensor, index, parts.back());
+    }
+    return tensor;
+  }
+  const YamlValue values = mapping.at("values");
+  std::vector<YamlValue> lists = vector ? std::vector<YamlValue>{values} : values.items();
+  if (static_cast<std::int64_t>(lists.size()) != rows) {
+    values.fail(fmt::format("found {} rows; the shape has {}", lists.size(), rows));
+  }
+  std::int64_t index = 0;
+  for (const YamlValue& list : lists) {
+    const std::vector<YamlValue> row = list.items();
+    if (static_cast<std::int64_t>(row.size()) != columns) {
+      list.fail(fmt::format("found {} values; the shape has {}", row.size(), columns));
+    }
+    for (const YamlValue& value : row) set_element(tensor, index++, value);
+  }
+  return tensor;
+}
+
+}  // namespace samebits::harness
