@@ -1,0 +1,26 @@
+// Which known mistake would have given the observed answer of a row: for the notes of a violation.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "oracle/reference/answer.h"
+#include "oracle/spec/router_spec.h"
+
+namespace samebits::properties {
+
+// Whether expert `a` ranks before expert `b` by the contract: larger key, -0 = +0, then the lower id; NaN below -inf,
+// excluded below NaN.
+bool ranks_before(const oracle::RowAnswer<float>& answer, std::int64_t a, std::int64_t b);
+
+// One line for each mistake that reproduces the set `ids`. Logits and bias are those of the contract.
+std::vector<std::string> explain_ids(const oracle::RouterSpec& spec, std::span<const float> logits,
+                                     std::span<const float> selection_bias, std::span<const std::int64_t> ids);
+// One line for each mistake that reproduces ids and weights bit for bit.
+std::vector<std::string> explain_weights(const oracle::RouterSpec& spec, std::span<const float> logits,
+                                         std::span<const float> selection_bias, std::span<const std::int64_t> ids,
+                                         std::span<const float> weights);
+
+}  // namespace samebits::properties

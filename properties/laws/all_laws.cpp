@@ -1,0 +1,20 @@
+#include "properties/laws/laws.h"
+
+namespace samebits::properties {
+
+std::span<const Law> all_laws() {
+  static const Law kLaws[] = {
+      kTermination, kBuffers,   kRunToRun,  kBatchInvariance, kFiniteIsolated, kUniqueInRange, kPadding,
+      kNonFinite,   kPrecision, kSelection, kOrder,           kWeights,        kSum,           kBookkeeping,
+  };
+  return kLaws;
+}
+
+const Law* find_law(const std::string& id) {
+  for (const Law& law : all_laws()) {
+    if (id == law.id) return &law;
+  }
+  return nullptr;
+}
+
+}  // namespace samebits::properties

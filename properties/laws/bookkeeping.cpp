@@ -1,0 +1,92 @@
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "properties/laws/laws.h"
+#include "properties/laws/rows.h"
+
+namespace samebits::properties {
+namespace {
+
+std::optional<std::string> not_applicable(const oracle::RouterSpec&, const Claims& claims) {
+  if (claims.returns_bookkeeping) return std::nullopt;
+  return "the router does not return dispatch bookkeeping";
+}
+
+// Ids that bookkeeping is defined for: -1 (padding) or in range. Anything else is the matter of other laws.
+bool countable(const std::vector<std::int64_t>& ids, std::int64_t num_experts) {
+  return std::all_of(ids.begin(), ids.end(), [&](std::int64_t id) { return id >= -1 && id < num_experts; });
+}
+
+std::optional<Violation> compare(const oracle::Bookkeeping& observed, const oracle::Bookkeeping& expected,
+                                 const Run& run) {
+  Violation violation;
+  violation.law = kBookkeeping.id;
+  const auto report = [&](const std::string& what, const std::string& seen, const std::string& wanted) {
+    violation.observed = seen;
+    violation.expected = wanted;
+    violation.summary = what + " is " + seen + ", expected " + wanted + " (run " + run.request.id + ", " +
+                        std::to_string(num_rows(run)) + " rows, block size " + std::to_string(run.request.block_size) +
+                        ")";
+    return violation;
+  };
+  const std::pair<const char*, std::vector<std::int32_t> oracle::Bookkeeping::*> kParts[] = {
+      {"tokens_per_expert", &oracle::Bookkeeping::tokens_per_expert},
+      {"expert_offsets", &oracle::Bookkeeping::expert_offsets},
+      {"slot_of_position", &oracle::Bookkeeping::slot_of_position},
+      {"position_of_slot", &oracle::Bookkeeping::position_of_slot},
+      {"sorted_token_ids", &oracle::Bookkeeping::sorted_token_ids},
+      {"expert_ids", &oracle::Bookkeeping::expert_ids},
+  };
+  for (const auto& [name, part] : kParts) {
+    const std::vector<std::int32_t>& a = observed.*part;
+    const std::vector<std::int32_t>& b = expected.*part;
+    if (a.size() != b.size()) {
+      return report("the length of " + std::string(name), std::to_string(a.size()), std::to_string(b.size()));
+    }
+    const auto [x, y] = std::mismatch(a.begin(), a.end(), b.begin());
+    if (x == a.end()) continue;
+    return report(std::string(name) + "[" + std::to_string(x - a.begin()) + "]", std::to_string(*x),
+                  std::to_string(*y));
+  }
+  if (observed.num_tokens_post_padded != expected.num_tokens_post_padded) {
+    return report("num_tokens_post_padded", std::to_string(observed.num_tokens_post_padded),
+                  std::to_string(expected.num_tokens_post_padded));
+  }
+  return std::nullopt;
+}
+
+LawOutcome check(const Evidence& evidence) {
+  LawOutcome outcome;
+  const std::int64_t num_experts = oracle::num_experts(evidence.c.spec);
+  for (const Run& run : evidence.runs) {
+    const oracle::RouterOutputs& outputs = run.result.outputs;
+    if (!run.request.want_bookkeeping || !is_usable(evidence, run) || !countable(outputs.topk_ids, num_experts)) {
+      continue;
+    }
+    outcome.relevant += num_rows(run);
+    if (outcome.violation) continue;
+    outcome.violation = compare(outputs.bookkeeping,
+                                oracle::bookkeeping(outputs.topk_ids, num_rows(run), oracle::top_k(evidence.c.spec),
+                                                    num_experts, run.request.block_size),
+                                run);
+  }
+  return outcome;
+}
+
+}  // namespace
+
+constinit const Law kBookkeeping = {
+    .id = "bookkeeping",
+    .statement =
+        "counts, offsets, both permutations and the padded block form are the ones that the returned ids "
+        "define, slots of an expert in ascending order",
+    .source =
+        "sgl-project/sglang#33511 (order by atomics), ROCm/aiter#4482, flashinfer-ai/flashinfer#4735 (stale tail)",
+    .hazards = "empty experts, one expert for all rows, padding rows, E beyond 512, two block sizes",
+    .min_relevant = 8,
+    .not_applicable = not_applicable,
+    .check = check,
+};
+
+}  // namespace samebits::properties

@@ -1,0 +1,183 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+
+#include "oracle/tensors/bf16.h"
+#include "properties/laws/laws.h"
+#include "properties/laws/rows.h"
+#include "properties/oracle_answers.h"
+
+namespace samebits::properties {
+namespace {
+
+float gate_weight(const oracle::RouterInputs& inputs, std::size_t index) {
+  return inputs.gate_weight_bf16.empty() ? inputs.gate_weight_fp32[index]
+                                         : oracle::bf16_to_fp32(inputs.gate_weight_bf16[index]);
+}
+
+bool any_non_finite(const std::vector<float>& values) {
+  return std::any_of(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
+}
+
+// Non-finite values among the constants: they are in every row.
+bool constants_non_finite(const oracle::RouterInputs& inputs) {
+  const auto bf16_non_finite = [](std::uint16_t bits) { return (bits & 0x7f80u) == 0x7f80u; };
+  return any_non_finite(inputs.linear_bias) || any_non_finite(inputs.selection_bias) ||
+         any_non_finite(inputs.gate_weight_fp32) ||
+         std::any_of(inputs.gate_weight_bf16.begin(), inputs.gate_weight_bf16.end(), bf16_non_finite);
+}
+
+bool row_non_finite(const oracle::RouterInputs& inputs, std::int64_t row) {
+  const auto width = static_cast<std::size_t>(inputs.from_logits() ? inputs.num_experts : inputs.hidden_size);
+  const std::size_t first = static_cast<std::size_t>(row) * width;
+  for (std::size_t i = first; i < first + width; ++i) {
+    const float value = inputs.from_logits() ? inputs.router_logits[i] : oracle::bf16_to_fp32(inputs.hidden_states[i]);
+    if (!std::isfinite(value)) return true;
+  }
+  return false;
+}
+
+// Whether every IEEE evaluation of this logit, in any order, is NaN: a NaN operand, 0 * Inf, or infinite terms of both
+// signs. Finite terms may overflow in some orders and not in others, so they decide nothing.
+bool logit_is_nan(const oracle::RouterInputs& inputs, std::int64_t row, std::int64_t expert) {
+  const auto e = static_cast<std::size_t>(expert);
+  if (inputs.from_logits()) {
+    return std::isnan(inputs.router_logits[static_cast<std::size_t>(row * inputs.num_experts) + e]);
+  }
+  const auto width = static_cast<std::size_t>(inputs.hidden_size);
+  bool plus = false, minus = false;
+  const auto add = [&](float term) {
+    plus = plus || term == INFINITY;
+    minus = minus || term == -INFINITY;
+    return std::isnan(term);
+  };
+  for (std::size_t h = 0; h < width; ++h) {
+    const float x = oracle::bf16_to_fp32(inputs.hidden_states[static_cast<std::size_t>(row) * width + h]);
+    const float w = gate_weight(inputs, e * width + h);
+    if (std::isfinite(x) && std::isfinite(w)) continue;
+    if (add(x * w)) return true;
+  }
+  if (!inputs.linear_bias.empty() && add(inputs.linear_bias[e])) return true;
+  return plus && minus;
+}
+
+// Experts whose key is NaN, and their rivals: those that must be preferred to them.
+struct Ranking {
+  std::vector<std::uint8_t> nan;
+  std::vector<std::uint8_t> rival;
+};
+
+Ranking exact_ranking(const oracle::RowAnswer<float>& answer) {
+  Ranking ranking;
+  for (std::size_t e = 0; e < answer.keys.size(); ++e) {
+    const bool nan = std::isnan(answer.keys[e]);
+    ranking.nan.push_back(nan && answer.excluded[e] == 0);
+    ranking.rival.push_back(!nan && answer.excluded[e] == 0);
+  }
+  return ranking;
+}
+
+// For a router with its own arithmetic: NaN where it is certain, rivals where every operand is finite.
+Ranking any_ranking(const oracle::RouterInputs& inputs, std::int64_t row) {
+  Ranking ranking;
+  const bool row_loud = row_non_finite(inputs, row);
+  for (std::int64_t e = 0; e < inputs.num_experts; ++e) {
+    const bool has_bias = !inputs.selection_bias.empty();
+    const float bias = has_bias ? inputs.selection_bias[static_cast<std::size_t>(e)] : 0.0f;
+    const bool nan = logit_is_nan(inputs, row, e) || std::isnan(bias);
+    bool finite = std::isfinite(bias);
+    if (inputs.from_logits()) {
+      finite = finite && std::isfinite(inputs.router_logits[static_cast<std::size_t>(row * inputs.num_experts + e)]);
+    } else {
+      finite = finite && !row_loud;
+      const auto width = static_cast<std::size_t>(inputs.hidden_size);
+      for (std::size_t h = 0; finite && h < width; ++h) {
+        finite = std::isfinite(gate_weight(inputs, static_cast<std::size_t>(e) * width + h));
+      }
+      if (!inputs.linear_bias.empty())
+        finite = finite && std::isfinite(inputs.linear_bias[static_cast<std::size_t>(e)]);
+    }
+    ranking.nan.push_back(nan);
+    ranking.rival.push_back(!nan && finite);
+  }
+  return ranking;
+}
+
+// A NaN expert that was chosen although a rival of its group was not (another group may have been rejected).
+std::optional<Violation> check_row(const Evidence& evidence, std::int64_t row, const RowView& seen) {
+  Violation violation;
+  violation.law = kNonFinite.id;
+  violation.row = row;
+  const std::string start = "row " + std::to_string(row) + " (with non-finite values): ";
+  const std::int64_t num_experts = oracle::num_experts(evidence.c.spec);
+  if (const std::string problem = ids_problem(seen.ids, num_experts); !problem.empty()) {
+    violation.observed = text(seen.ids);
+    violation.expected = "distinct ids in range";
+    violation.summary = start + problem;
+    return violation;
+  }
+  for (std::size_t i = 0; i < seen.weights.size(); ++i) {
+    if (std::isfinite(seen.weights[i])) continue;
+    violation.slot = static_cast<std::int64_t>(i);
+    violation.observed = text(seen.weights[i]);
+    violation.expected = "a finite weight";
+    violation.summary = start + "the weight in slot " + std::to_string(i) + " is " + violation.observed;
+    return violation;
+  }
+
+  const bool exact = evidence.claims.bit_exact();
+  // A `zero` mask gives the experts of rejected groups the key 0, NaN or not; which groups those are only the contract
+  // can tell.
+  if (!exact && evidence.c.spec.selection.group_mask == oracle::GroupMask::kZero) return std::nullopt;
+  const Ranking ranking = exact ? exact_ranking(evidence.oracle.row(row)) : any_ranking(evidence.inputs, row);
+  const std::int64_t group_size = exact ? num_experts : num_experts / evidence.c.spec.selection.n_group;
+  for (std::size_t i = 0; i < seen.ids.size(); ++i) {
+    const std::int64_t id = seen.ids[i];
+    if (ranking.nan[static_cast<std::size_t>(id)] == 0) continue;
+    const std::int64_t first = id / group_size * group_size;
+    for (std::int64_t rival = first; rival < first + group_size; ++rival) {
+      if (ranking.rival[static_cast<std::size_t>(rival)] == 0) continue;
+      if (std::find(seen.ids.begin(), seen.ids.end(), rival) != seen.ids.end()) continue;
+      violation.slot = static_cast<std::int64_t>(i);
+      violation.observed = text(seen.ids);
+      violation.expected = "expert " + std::to_string(rival) + " before expert " + std::to_string(id);
+      violation.summary = start + "expert " + std::to_string(id) +
+                          " was chosen although its key is NaN, while expert " + std::to_string(rival) +
+                          ", whose key is a number, was not; observed " + violation.observed;
+      return violation;
+    }
+  }
+  return std::nullopt;
+}
+
+LawOutcome check(const Evidence& evidence) {
+  LawOutcome outcome;
+  const Run* main = usable(evidence, "main");
+  if (main == nullptr) return outcome;
+  const bool constants = constants_non_finite(evidence.inputs);
+  for (std::int64_t row = 0; row < valid_rows(*main); ++row) {
+    if (!constants && !row_non_finite(evidence.inputs, row)) continue;
+    ++outcome.relevant;
+    if (!outcome.violation) outcome.violation = check_row(evidence, row, row_view(*main, row));
+  }
+  return outcome;
+}
+
+}  // namespace
+
+constinit const Law kNonFinite = {
+    .id = "non_finite",
+    .statement =
+        "NaN and Inf in any input leave distinct ids and finite weights, and an expert whose key is NaN is "
+        "chosen only when no other is left",
+    .source = "alibaba/rtp-llm#303, ROCm/aiter#4247, ROCm/aiter#1056, flashinfer-ai/flashinfer#1347",
+    .hazards = "NaN, +Inf and -Inf in hidden states, gate weight, biases and given logits; one, some and all experts",
+    .min_relevant = 4,
+    .not_applicable = [](const oracle::RouterSpec&, const Claims&) -> std::optional<std::string> {
+      return std::nullopt;
+    },
+    .check = check,
+};
+
+}  // namespace samebits::properties

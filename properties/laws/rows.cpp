@@ -1,0 +1,162 @@
+#include "properties/laws/rows.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+
+#include "oracle/reference/answer.h"
+
+namespace samebits::properties {
+
+std::string text(float value) {
+  char buffer[48];
+  std::snprintf(buffer, sizeof buffer, "%.9g (0x%08x)", static_cast<double>(value),
+                std::bit_cast<std::uint32_t>(value));
+  return buffer;
+}
+
+std::string text(double value) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.12g", value);
+  return buffer;
+}
+
+std::string text(std::span<const std::int64_t> values) {
+  std::string line = "[";
+  for (const std::int64_t value : values) {
+    if (line.size() > 1) line += ", ";
+    line += std::to_string(value);
+  }
+  return line + "]";
+}
+
+std::string ulp_text(float a, float b) {
+  if (!std::isfinite(a) || !std::isfinite(b)) return "";
+  return std::to_string(oracle::ulp_distance(a, b)) + " ulp apart";
+}
+
+bool same_bits(float a, float b) {
+  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+}
+
+std::string shape_problem(const Run& run, const oracle::RouterSpec& spec) {
+  const oracle::RouterOutputs& outputs = run.result.outputs;
+  const std::size_t rows = run.request.rows.size();
+  const auto k = static_cast<std::size_t>(oracle::top_k(spec));
+  const auto e = static_cast<std::size_t>(oracle::num_experts(spec));
+  const auto wrong = [](const char* name, std::size_t found, std::size_t wanted) {
+    return std::string(name) + " has " + std::to_string(found) + " elements; " + std::to_string(wanted) +
+           " were asked for";
+  };
+  if (outputs.topk_ids.size() != rows * k) return wrong("topk_ids", outputs.topk_ids.size(), rows * k);
+  if (outputs.topk_weights.size() != rows * k) return wrong("topk_weights", outputs.topk_weights.size(), rows * k);
+  if (!outputs.router_logits.empty() && outputs.router_logits.size() != rows * e) {
+    return wrong("router_logits", outputs.router_logits.size(), rows * e);
+  }
+  return "";
+}
+
+bool is_usable(const Evidence& evidence, const Run& run) {
+  return run.result.status == RunResult::Status::kOk && shape_problem(run, evidence.c.spec).empty();
+}
+
+const Run* usable(const Evidence& evidence, const std::string& id) {
+  const Run* run = evidence.find(id);
+  return run != nullptr && is_usable(evidence, *run) ? run : nullptr;
+}
+
+std::int64_t num_rows(const Run& run) {
+  return static_cast<std::int64_t>(run.request.rows.size());
+}
+
+std::int64_t valid_rows(const Run& run) {
+  if (!run.request.num_valid_rows) return num_rows(run);
+  return std::clamp<std::int64_t>(*run.request.num_valid_rows, 0, num_rows(run));
+}
+
+std::int64_t case_row(const Run& run, std::int64_t r) {
+  return run.request.rows[static_cast<std::size_t>(r)];
+}
+
+bool is_kept(const Run& run, std::int64_t r) {
+  return run.request.replace.empty() || run.request.replace[static_cast<std::size_t>(r)] == RowReplacement::kKeep;
+}
+
+RowView row_view(const Run& run, std::int64_t r) {
+  const oracle::RouterOutputs& outputs = run.result.outputs;
+  const auto row = static_cast<std::size_t>(r);
+  const std::size_t rows = run.request.rows.size();
+  const std::size_t k = outputs.topk_ids.size() / rows;
+  const std::size_t e = outputs.router_logits.size() / rows;
+  return {std::span(outputs.topk_ids).subspan(row * k, k), std::span(outputs.topk_weights).subspan(row * k, k),
+          std::span(outputs.router_logits).subspan(row * e, e)};
+}
+
+std::string ids_problem(std::span<const std::int64_t> ids, std::int64_t num_experts) {
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= num_experts) {
+      return "id " + std::to_string(ids[i]) + " in slot " + std::to_string(i) + " is outside 0 .. " +
+             std::to_string(num_experts - 1);
+    }
+    for (std::size_t j = 0; j < i; ++j) {
+      if (ids[i] == ids[j]) {
+        return "id " + std::to_string(ids[i]) + " is in slots " + std::to_string(j) + " and " + std::to_string(i);
+      }
+    }
+  }
+  return "";
+}
+
+std::optional<Difference> first_difference(const RowView& observed, const RowView& expected) {
+  for (std::size_t i = 0; i < observed.ids.size(); ++i) {
+    if (observed.ids[i] == expected.ids[i]) continue;
+    return Difference{"id in slot " + std::to_string(i), static_cast<std::int64_t>(i), std::to_string(observed.ids[i]),
+                      std::to_string(expected.ids[i]), ""};
+  }
+  for (std::size_t i = 0; i < observed.weights.size(); ++i) {
+    const float a = observed.weights[i];
+    const float b = expected.weights[i];
+    if (same_bits(a, b)) continue;
+    return Difference{"weight in slot " + std::to_string(i) + " (expert " + std::to_string(observed.ids[i]) + ")",
+                      static_cast<std::int64_t>(i), text(a), text(b), ulp_text(a, b)};
+  }
+  for (std::size_t e = 0; e < std::min(observed.logits.size(), expected.logits.size()); ++e) {
+    const float a = observed.logits[e];
+    const float b = expected.logits[e];
+    if (same_bits(a, b)) continue;
+    return Difference{"logit of expert " + std::to_string(e), -1, text(a), text(b), ulp_text(a, b)};
+  }
+  return std::nullopt;
+}
+
+std::string count_differences(const RowView& observed, const RowView& expected) {
+  const auto count = [](auto a, auto b, auto same) {
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) n += same(a[i], b[i]) ? 0 : 1;
+    return std::to_string(n) + " of " + std::to_string(std::min(a.size(), b.size()));
+  };
+  std::string line = "ids differ in " +
+                     count(observed.ids, expected.ids, [](std::int64_t a, std::int64_t b) { return a == b; }) +
+                     " slots, weights in " + count(observed.weights, expected.weights, same_bits);
+  if (!observed.logits.empty() && !expected.logits.empty()) {
+    line += ", logits in " + count(observed.logits, expected.logits, same_bits);
+  }
+  return line;
+}
+
+Violation violation_of(const Difference& difference, const char* law, std::int64_t row, const std::string& where) {
+  Violation violation;
+  violation.law = law;
+  violation.row = row;
+  violation.slot = difference.slot;
+  violation.observed = difference.observed;
+  violation.expected = difference.expected;
+  violation.summary = "row " + std::to_string(row) + ": " + difference.what + " " + where + " is " +
+                      difference.observed + ", expected " + difference.expected;
+  if (!difference.distance.empty()) violation.summary += ", " + difference.distance;
+  return violation;
+}
+
+}  // namespace samebits::properties

@@ -1,0 +1,58 @@
+// Rows of runs, compared and written down: shared by the laws.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "oracle/spec/router_spec.h"
+#include "properties/law.h"
+#include "properties/run.h"
+
+namespace samebits::properties {
+
+// Decimal and bits: "0.503125 (0x3f00cccd)"; "0.503125 and 0.5 differ by 3 ulp" is ulp_text.
+std::string text(float value);
+std::string text(double value);
+std::string text(std::span<const std::int64_t> values);
+std::string ulp_text(float a, float b);  // "3 ulp apart"; empty when one of them is not finite
+bool same_bits(float a, float b);
+
+// Empty, or why the outputs do not have the shape that was asked for.
+std::string shape_problem(const Run& run, const oracle::RouterSpec& spec);
+// The run, when it was made, ended well and has the right shape; else nullptr.
+const Run* usable(const Evidence& evidence, const std::string& id);
+bool is_usable(const Evidence& evidence, const Run& run);
+
+std::int64_t num_rows(const Run& run);
+std::int64_t valid_rows(const Run& run);  // rows before the padding
+// Row of the case that row r of the run is.
+std::int64_t case_row(const Run& run, std::int64_t r);
+bool is_kept(const Run& run, std::int64_t r);  // not replaced
+
+struct RowView {
+  std::span<const std::int64_t> ids;  // [K]
+  std::span<const float> weights;     // [K]
+  std::span<const float> logits;      // [E] or empty
+};
+RowView row_view(const Run& run, std::int64_t r);
+
+// Empty, or what is wrong: "id 9 in slot 2 is outside 0 .. 7", "id 3 is in slots 0 and 4".
+std::string ids_problem(std::span<const std::int64_t> ids, std::int64_t num_experts);
+
+struct Difference {
+  std::string what;  // "ids slot 3", "weight slot 0 (expert 17)", "logit of expert 5"
+  std::int64_t slot = -1;
+  std::string observed;
+  std::string expected;
+  std::string distance;  // ulp, or empty
+};
+// The first difference in bits: ids, then weights, then logits where both have them.
+std::optional<Difference> first_difference(const RowView& observed, const RowView& expected);
+// "ids differ in 2 of 8 slots, weights in 8 of 8, logits in 280 of 288".
+std::string count_differences(const RowView& observed, const RowView& expected);
+
+Violation violation_of(const Difference& difference, const char* law, std::int64_t row, const std::string& where);
+
+}  // namespace samebits::properties

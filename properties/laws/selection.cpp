@@ -1,0 +1,153 @@
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <utility>
+
+#include "properties/explain_row.h"
+#include "properties/laws/laws.h"
+#include "properties/laws/rows.h"
+#include "properties/oracle_answers.h"
+
+namespace samebits::properties {
+namespace {
+
+std::vector<std::int64_t> widened(const std::vector<std::int32_t>& ids) {
+  return {ids.begin(), ids.end()};
+}
+
+std::vector<std::int64_t> without(std::vector<std::int64_t> ids, std::vector<std::int64_t> removed) {
+  std::sort(ids.begin(), ids.end());
+  std::sort(removed.begin(), removed.end());
+  std::vector<std::int64_t> rest;
+  std::set_difference(ids.begin(), ids.end(), removed.begin(), removed.end(), std::back_inserter(rest));
+  return rest;
+}
+
+std::string cut_text(const oracle::RowAnswer<float>& answer) {
+  if (answer.first_rejected < 0) return "no expert is left below the cut";
+  const float above = answer.keys[static_cast<std::size_t>(answer.last_chosen)];
+  const float below = answer.keys[static_cast<std::size_t>(answer.first_rejected)];
+  std::string line = "cut: expert " + std::to_string(answer.last_chosen) + " with key " + text(above) +
+                     " above, expert " + std::to_string(answer.first_rejected) + " with key " + text(below) + " below";
+  if (above == below) return line + "; equal keys, so the lower id is chosen";
+  const std::string gap = ulp_text(above, below);
+  return gap.empty() ? line : line + "; " + gap;
+}
+
+std::string expert_text(const oracle::RowAnswer<float>& answer, std::int64_t expert) {
+  const auto e = static_cast<std::size_t>(expert);
+  return "expert " + std::to_string(expert) +
+         (answer.excluded[e] != 0 ? " (group rejected)" : " (key " + text(answer.keys[e]) + ")");
+}
+
+std::optional<Violation> check_exact(const Evidence& evidence, std::int64_t row, std::span<const std::int64_t> ids) {
+  const oracle::RowAnswer<float>& answer = evidence.oracle.row(row);
+  const std::vector<std::int64_t> expected = widened(answer.ids);
+  const std::vector<std::int64_t> observed(ids.begin(), ids.end());
+  const std::vector<std::int64_t> extra = without(observed, expected);
+  const std::vector<std::int64_t> missing = without(expected, observed);
+  if (extra.empty() && missing.empty()) return std::nullopt;
+
+  Violation violation;
+  violation.law = kSelection.id;
+  violation.row = row;
+  violation.observed = text(ids);
+  violation.expected = text(expected);
+  violation.summary = "row " + std::to_string(row) + ":";
+  if (extra.empty() || missing.empty()) {  // ids repeat or are out of range
+    violation.summary += " the chosen ids are not the expected set";
+  } else {
+    const std::int64_t wrong = extra.front();
+    violation.summary += wrong >= 0 && wrong < evidence.inputs.num_experts ? " " + expert_text(answer, wrong)
+                                                                           : " id " + std::to_string(wrong);
+    violation.summary += " was chosen, expected " + expert_text(answer, missing.front());
+    if (wrong >= 0 && wrong < evidence.inputs.num_experts) {
+      violation.slot = std::find(ids.begin(), ids.end(), wrong) - ids.begin();
+      const float a = answer.keys[static_cast<std::size_t>(wrong)];
+      const float b = answer.keys[static_cast<std::size_t>(missing.front())];
+      if (const std::string gap = ulp_text(a, b); !gap.empty()) violation.summary += ", " + gap;
+    }
+  }
+  violation.summary += "; observed " + violation.observed + ", expected " + violation.expected;
+  violation.notes.push_back(cut_text(answer));
+  for (std::string& note :
+       explain_ids(evidence.c.spec, evidence.oracle.logits(row), evidence.inputs.selection_bias, ids)) {
+    violation.notes.push_back(std::move(note));
+  }
+  return violation;
+}
+
+std::string interval_text(const Interval& interval) {
+  return interval.lower == interval.upper ? text(interval.lower)
+                                          : "[" + text(interval.lower) + ", " + text(interval.upper) + "]";
+}
+
+std::optional<Violation> check_bounded(const Evidence& evidence, std::int64_t row, std::span<const std::int64_t> ids) {
+  const BoundedRow& bounded = evidence.oracle.bounded(row);
+  const auto contradiction = selection_contradiction(evidence.c.spec, bounded, ids, evidence.claims.tie_rule);
+  if (!contradiction) return std::nullopt;
+  Violation violation;
+  violation.law = kSelection.id;
+  violation.row = row;
+  violation.slot = std::find(ids.begin(), ids.end(), contradiction->loser) - ids.begin();
+  violation.observed = text(ids);
+  violation.summary = "row " + std::to_string(row) + ": expert " + std::to_string(contradiction->loser) +
+                      " was chosen, but " + contradiction->reason;
+  if (contradiction->winner >= 0) {
+    const auto loser = static_cast<std::size_t>(contradiction->loser);
+    const auto winner = static_cast<std::size_t>(contradiction->winner);
+    violation.expected =
+        "expert " + std::to_string(contradiction->winner) + " before expert " + std::to_string(contradiction->loser);
+    violation.summary += ": keys " + interval_text(bounded.keys[winner]) + " and " +
+                         interval_text(bounded.keys[loser]) + " for any logits within the declared bound";
+    if (same_key_by_construction(bounded, contradiction->loser, contradiction->winner)) {
+      violation.notes.emplace_back("the keys are equal by construction and the router claims ties to the lower id");
+    }
+  }
+  const oracle::RowAnswer<float>& answer = evidence.oracle.row(row);
+  violation.notes.push_back("the contract tc256 chooses " + text(widened(answer.ids)) + "; " + cut_text(answer));
+  for (std::string& note :
+       explain_ids(evidence.c.spec, evidence.oracle.logits(row), evidence.inputs.selection_bias, ids)) {
+    violation.notes.push_back(std::move(note));
+  }
+  return violation;
+}
+
+LawOutcome check(const Evidence& evidence) {
+  LawOutcome outcome;
+  const Run* main = usable(evidence, "main");
+  const std::int64_t num_experts = oracle::num_experts(evidence.c.spec);
+  // With k = E there is nothing to choose.
+  if (main == nullptr || oracle::top_k(evidence.c.spec) >= num_experts) return outcome;
+  const bool exact = evidence.claims.bit_exact();
+  for (std::int64_t row = 0; row < valid_rows(*main); ++row) {
+    const std::span<const std::int64_t> ids = row_view(*main, row).ids;
+    if (!exact && (!evidence.oracle.bounded(row).judged || !ids_problem(ids, num_experts).empty())) continue;
+    ++outcome.relevant;
+    if (outcome.violation) continue;
+    outcome.violation = exact ? check_exact(evidence, row, ids) : check_bounded(evidence, row, ids);
+  }
+  return outcome;
+}
+
+}  // namespace
+
+constinit const Law kSelection = {
+    .id = "selection",
+    .statement =
+        "the chosen experts are those of the declared contract under its tie rule; with a declared error "
+        "bound: a choice that some keys within the bound justify",
+    .source =
+        "vllm-project/vllm#55514 (ties), deepseek-ai/DeepSeek-V3#741 (masked groups), sgl-project/sglang#31213 "
+        "(bias in bf16), flashinfer-ai/flashinfer#2822 (negative logits)",
+    .hazards =
+        "gaps of 0, 1 and 2 ulp at the cut, ties across lanes and across the cut, large biases with a small "
+        "spread, negative keys, saturated scores",
+    .min_relevant = 8,
+    .not_applicable = [](const oracle::RouterSpec&, const Claims&) -> std::optional<std::string> {
+      return std::nullopt;
+    },
+    .check = check,
+};
+
+}  // namespace samebits::properties

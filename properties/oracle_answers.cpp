@@ -1,0 +1,90 @@
+#include "properties/oracle_answers.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "oracle/emulate/tc256.h"
+
+namespace samebits::properties {
+namespace {
+
+// f(row) for every row, on as many threads as the machine has. Below kRowsPerThread rows a thread costs more than it
+// saves.
+void for_each_row(std::int64_t num_rows, const std::function<void(std::int64_t)>& f) {
+  constexpr std::int64_t kRowsPerThread = 32;
+  const std::int64_t hardware = std::max<std::int64_t>(1, std::thread::hardware_concurrency());
+  const std::int64_t num_threads = std::min(hardware, num_rows / kRowsPerThread);
+
+  std::atomic<std::int64_t> next{0};
+  std::exception_ptr failure;
+  std::mutex failure_mutex;
+  const auto work = [&] {
+    try {
+      for (std::int64_t row = next++; row < num_rows; row = next++) f(row);
+    } catch (...) {
+      const std::lock_guard lock(failure_mutex);
+      failure = std::current_exception();
+      next = num_rows;
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (std::int64_t i = 1; i < num_threads; ++i) threads.emplace_back(work);
+    work();
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace
+
+OracleAnswers::OracleAnswers(const Case& c, const oracle::RouterInputs& inputs, std::int64_t num_rows,
+                             const Claims& claims)
+    : c_(c), inputs_(inputs), num_rows_(num_rows), claims_(claims) {}
+
+std::span<const float> OracleAnswers::logits(std::int64_t row) {
+  const auto width = static_cast<std::size_t>(inputs_.num_experts);
+  if (!inputs_.from_logits() && !logits_) {
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(num_rows_));
+    std::iota(rows.begin(), rows.end(), std::int64_t{0});
+    logits_ = oracle::tc256_logits(c_.spec, inputs_, rows);
+  }
+  const std::vector<float>& all = inputs_.from_logits() ? inputs_.router_logits : *logits_;
+  return std::span(all).subspan(static_cast<std::size_t>(row) * width, width);
+}
+
+const oracle::RowAnswer<float>& OracleAnswers::row(std::int64_t row) {
+  if (rows_.empty()) {
+    logits(0);  // computed before the threads start
+    rows_.resize(static_cast<std::size_t>(num_rows_));
+    for_each_row(num_rows_, [this](std::int64_t r) {
+      rows_[static_cast<std::size_t>(r)] = oracle::route_row(c_.spec, logits(r), inputs_.selection_bias);
+    });
+  }
+  return rows_[static_cast<std::size_t>(row)];
+}
+
+const BoundedRow& OracleAnswers::bounded(std::int64_t row) {
+  if (bounded_.empty()) {
+    bounded_.resize(static_cast<std::size_t>(num_rows_));
+    for_each_row(num_rows_, [this](std::int64_t r) {
+      oracle::LogitBounds bounds;
+      if (inputs_.from_logits()) {
+        const std::span<const float> given = logits(r);
+        bounds.lower.assign(given.begin(), given.end());
+        bounds.upper = bounds.lower;
+      } else {
+        bounds = oracle::logit_bounds(c_.spec, inputs_, r, claims_.arithmetic);
+      }
+      bounded_[static_cast<std::size_t>(r)] =
+          bound_row(c_.spec, std::move(bounds), inputs_.from_logits(), inputs_.selection_bias, claims_.tie_rule);
+    });
+  }
+  return bounded_[static_cast<std::size_t>(row)];
+}
+
+}  // namespace samebits::properties

@@ -1,0 +1,152 @@
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "properties/run.h"
+
+namespace samebits::properties {
+namespace {
+
+// Two patterns that cannot both be a right answer; equal halves, so that a 16-bit output shows them too.
+constexpr std::uint32_t kPoisonA = 0xffffffffu;  // -1, NaN
+constexpr std::uint32_t kPoisonB = 0x5a5a5a5au;  // 1515870810, 1.5e16
+
+// From this many rows on, the runs with other rows take a quarter of them, so that the extra rows of a case stay below
+// 1.5 T plus a constant (about 300).
+constexpr std::int64_t kManyRows = 512;
+constexpr std::int64_t kMaxPrefix = 128;
+
+// Row counts at which public routers change kernels (16 and 64 rows), and the next one: with the rows of a small case
+// repeated, so that also a case of one row meets another row count.
+constexpr std::int64_t kTiledRows[] = {17, 65};
+
+// Sebastiano Vigna's splitmix64: a fixed stream of choices for a case, independent of the data.
+class Choices {
+ public:
+  explicit Choices(std::uint64_t key) : state_(key ^ 0x706c616e5f72756eu) {}
+  std::int64_t below(std::int64_t bound) {
+    state_ += 0x9e3779b97f4a7c15u;
+    std::uint64_t z = state_;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return static_cast<std::int64_t>((z ^ (z >> 31)) % static_cast<std::uint64_t>(bound));
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+std::vector<std::int64_t> first_rows(std::int64_t count) {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(count));
+  std::iota(rows.begin(), rows.end(), std::int64_t{0});
+  return rows;
+}
+
+// Sattolo's algorithm: one cycle over all rows, so no row keeps its place.
+std::vector<std::int64_t> derangement(std::int64_t count, Choices& choices) {
+  std::vector<std::int64_t> rows = first_rows(count);
+  for (std::int64_t i = count - 1; i > 0; --i) {
+    std::swap(rows[static_cast<std::size_t>(i)], rows[static_cast<std::size_t>(choices.below(i))]);
+  }
+  return rows;
+}
+
+// Every second row is kept, the others become NaN, Inf and huge in turn; padding is never kept.
+std::vector<RowReplacement> loud(std::size_t count, std::int64_t valid, bool keep_even) {
+  constexpr RowReplacement kKinds[] = {RowReplacement::kNaN, RowReplacement::kInf, RowReplacement::kHuge};
+  std::vector<RowReplacement> replace(count, RowReplacement::kKeep);
+  std::size_t kind = 0;
+  for (std::size_t r = 0; r < count; ++r) {
+    const bool padding = static_cast<std::int64_t>(r) >= valid;
+    if (padding || (r % 2 == 0) != keep_even) replace[r] = kKinds[kind++ % 3];
+  }
+  return replace;
+}
+
+}  // namespace
+
+std::vector<RunRequest> plan_runs(const Case& c, const Claims& claims) {
+  const CaseDescription& description = c.description;
+  const std::int64_t num_tokens = description.data ? description.data->num_tokens : description.num_tokens;
+  const std::optional<std::int32_t> num_valid_rows = description.data && description.data->num_valid_rows
+                                                         ? description.data->num_valid_rows
+                                                         : description.num_valid_rows;
+  const std::int64_t valid = num_valid_rows ? std::clamp<std::int64_t>(*num_valid_rows, 0, num_tokens) : num_tokens;
+  const bool full_stage = description.data ? !description.data->from_logits() : description.stage == Stage::kFull;
+  Choices choices(description.data_key);
+
+  RunRequest like_main;
+  like_main.poison = kPoisonA;
+  like_main.want_logits = claims.returns_logits && full_stage;
+
+  std::vector<RunRequest> plan;
+  const auto add = [&](std::string id, std::vector<std::int64_t> rows) -> RunRequest& {
+    plan.push_back(like_main);
+    plan.back().id = std::move(id);
+    plan.back().rows = std::move(rows);
+    return plan.back();
+  };
+
+  RunRequest& main = add("main", first_rows(num_tokens));
+  main.num_valid_rows = num_valid_rows;
+  main.want_bookkeeping = claims.returns_bookkeeping;
+  if (main.want_bookkeeping) main.block_size = choices.below(2) == 0 ? 16 : 64;
+
+  RunRequest repeat = plan.front();
+  repeat.id = "repeat";
+  repeat.poison = kPoisonB;
+  plan.push_back(std::move(repeat));
+  if (valid == 0) return plan;
+
+  const bool keep_even = choices.below(2) == 0;
+  std::vector<std::int64_t> loud_rows = valid >= 2 ? first_rows(num_tokens) : std::vector<std::int64_t>{};
+  std::optional<std::int32_t> loud_valid = num_valid_rows;
+
+  if (claims.determinism == Determinism::kBatchInvariant) {
+    if (num_tokens > 1) {
+      std::set<std::int64_t> alone{0, valid - 1, choices.below(valid), choices.below(valid)};
+      for (const std::int64_t row : alone) add("alone/" + std::to_string(row), {row});
+    }
+
+    std::set<std::int64_t> prefixes;
+    for (const std::int64_t n : {std::int64_t{16}, std::int64_t{17}}) {
+      if (n < valid) prefixes.insert(n);
+    }
+    if (valid > 2) prefixes.insert(2 + choices.below(std::min(valid - 2, kMaxPrefix - 1)));
+    for (const std::int64_t n : prefixes) add("prefix/" + std::to_string(n), first_rows(n));
+
+    for (const std::int64_t n : kTiledRows) {
+      if (valid >= n || (claims.max_tokens > 0 && n > claims.max_tokens)) continue;
+      std::vector<std::int64_t> rows = first_rows(n);
+      for (std::int64_t& row : rows) row %= valid;
+      add("tiled/" + std::to_string(n), rows);
+      if (loud_rows.empty()) {
+        loud_rows = std::move(rows);
+        loud_valid.reset();
+      }
+    }
+
+    if (valid > 1) {
+      std::vector<std::int64_t> rows = derangement(valid, choices);
+      if (valid >= kManyRows) {
+        rows.resize(static_cast<std::size_t>((valid + 3) / 4));
+        loud_rows = rows;
+        loud_valid.reset();
+      }
+      add("permuted", std::move(rows));
+    }
+  }
+
+  // The same rows in the same places as another run, so that nothing but the neighbours' values differs from it.
+  if (!loud_rows.empty()) {
+    const auto count = static_cast<std::int64_t>(loud_rows.size());
+    RunRequest& run = add("loud_neighbours", std::move(loud_rows));
+    run.num_valid_rows = loud_valid;
+    run.replace = loud(run.rows.size(), loud_valid ? std::clamp<std::int64_t>(*loud_valid, 0, count) : count,
+                       keep_even || count == 1);
+  }
+  return plan;
+}
+
+}  // namespace samebits::properties
