@@ -4,7 +4,7 @@
 
 namespace samebits::oracle {
 
-double Arithmetic<double>::round_to_bf16(double x) {
+double ArithmeticOf<double>::round_to_bf16(double x) {
   if (!std::isfinite(x) || x == 0) return x;
   // 8 significant bits, fewer below 2^-126; the step of the grid is a power of two, so only nearbyint rounds.
   const int unit = std::max(std::ilogb(x), -126) - 7;

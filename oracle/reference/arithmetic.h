@@ -12,10 +12,10 @@
 namespace samebits::oracle {
 
 template <class Real>
-struct Arithmetic;
+struct ArithmeticOf;
 
 template <>
-struct Arithmetic<float> {
+struct ArithmeticOf<float> {
   static float nan() { return the_nan(); }
   static float one_nan(float x) { return oracle::one_nan(x); }
   static float add(float a, float b) { return fadd_rn(a, b); }
@@ -30,7 +30,7 @@ struct Arithmetic<float> {
 };
 
 template <>
-struct Arithmetic<double> {
+struct ArithmeticOf<double> {
   static double nan() { return std::numeric_limits<double>::quiet_NaN(); }
   static double one_nan(double x) { return x; }
   static double add(double a, double b) { return a + b; }

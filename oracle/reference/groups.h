@@ -37,7 +37,7 @@ std::vector<Real> group_scores(const RouterSpec::Selection& selection, std::span
     const std::vector<std::int32_t> order = ranking(members);
     const Real best = members[static_cast<std::size_t>(order[0])];
     if (selection.group_score == GroupScore::kTop2Sum && size > 1) {
-      scores.push_back(Arithmetic<Real>::add(best, members[static_cast<std::size_t>(order[1])]));
+      scores.push_back(ArithmeticOf<Real>::add(best, members[static_cast<std::size_t>(order[1])]));
     } else {
       scores.push_back(best);
     }

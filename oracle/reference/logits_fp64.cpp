@@ -28,7 +28,7 @@ std::vector<double> logits_fp64(const RouterSpec& spec, const RouterInputs& inpu
       const float bias = inputs.linear_bias[e];
       logit += static_cast<double>(spec.gate.linear_bias == BiasType::kBf16 ? round_to_bf16(bias) : bias);
     }
-    if (spec.gate.logits_dtype == FloatType::kBf16) logit = Arithmetic<double>::round_to_bf16(logit);
+    if (spec.gate.logits_dtype == FloatType::kBf16) logit = ArithmeticOf<double>::round_to_bf16(logit);
     logits[e] = logit / static_cast<double>(static_cast<float>(spec.logits.temperature));
   }
   return logits;

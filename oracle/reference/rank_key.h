@@ -24,7 +24,7 @@ bool ranks_before(Real key_a, std::int64_t index_a, Real key_b, std::int64_t ind
 template <class Real>
 std::vector<Real> rank_keys(const RouterSpec& spec, std::span<const Real> logits, std::span<const Real> scores,
                             std::span<const float> selection_bias) {
-  using A = Arithmetic<Real>;
+  using A = ArithmeticOf<Real>;
   const bool by_logit = spec.selection.rank_by == RankBy::kLogit || spec.score.stage == ScoreStage::kAfterTopk;
   std::vector<Real> keys;
   for (std::size_t e = 0; e < logits.size(); ++e) {

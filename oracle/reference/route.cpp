@@ -51,7 +51,7 @@ RowAnswer<Real> route(const RouterSpec& spec, std::span<const Real> logits, std:
   require_covered(spec, logits.size(), selection_bias.size());
   const bool after_topk = spec.score.stage == ScoreStage::kAfterTopk;
   RowAnswer<Real> answer;
-  for (const Real x : logits) answer.logits.push_back(Arithmetic<Real>::one_nan(x));
+  for (const Real x : logits) answer.logits.push_back(ArithmeticOf<Real>::one_nan(x));
   answer.scores = after_topk ? std::vector<Real>(logits.size()) : score<Real>(spec.score, answer.logits);
 
   const std::vector<Real> keys = rank_keys<Real>(spec, answer.logits, answer.scores, selection_bias);

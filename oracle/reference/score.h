@@ -14,7 +14,7 @@ namespace samebits::oracle {
 // term is +0). With +Inf present the +Inf ones share 1; when nothing is above -Inf every score that is not NaN is 0.
 template <class Real>
 std::vector<Real> softmax(std::span<const Real> logits) {
-  using A = Arithmetic<Real>;
+  using A = ArithmeticOf<Real>;
   constexpr Real kInf = std::numeric_limits<Real>::infinity();
   Real max = -kInf;
   for (const Real x : logits) {
@@ -40,7 +40,7 @@ std::vector<Real> softmax(std::span<const Real> logits) {
 // before_topk: all E logits; after_topk: the logits of the chosen in slot order.
 template <class Real>
 std::vector<Real> score(const RouterSpec::Score& spec, std::span<const Real> logits) {
-  using A = Arithmetic<Real>;
+  using A = ArithmeticOf<Real>;
   std::vector<Real> scores;
   if (spec.func == ScoreFunc::kSoftmax) {
     scores = softmax(logits);

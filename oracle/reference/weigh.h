@@ -24,7 +24,7 @@ Real weight_denominator(const RouterSpec::Weights& spec, Real sum) {
   const Real eps = static_cast<float>(spec.eps);
   switch (spec.eps_mode) {
     case EpsMode::kAdd:
-      return Arithmetic<Real>::add(sum, eps);
+      return ArithmeticOf<Real>::add(sum, eps);
     case EpsMode::kClampMin:
       return sum > eps ? sum : eps;
     case EpsMode::kNone:
@@ -41,7 +41,7 @@ Real weight_denominator(const RouterSpec::Weights& spec, Real sum) {
 //   any weight that is still not finite after the last rounding is 0.
 template <class Real>
 Weighed<Real> weigh(const RouterSpec::Weights& spec, std::span<const Real> values) {
-  using A = Arithmetic<Real>;
+  using A = ArithmeticOf<Real>;
   constexpr Real kInf = std::numeric_limits<Real>::infinity();
   const bool renormalize = spec.renormalize != Renormalize::kNone;
   const Real scale =

@@ -6,7 +6,9 @@
 
 namespace samebits::oracle {
 
-inline float bf16_to_fp32(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+inline float bf16_to_fp32(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
 
 // Round to nearest, ties to even; overflow becomes Inf. NaN becomes 0x7fff, the bf16 form of the one NaN of the
 // contract (0x7fffffff), so that no rounding can turn a NaN into an Inf.
