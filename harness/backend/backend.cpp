@@ -1,0 +1,53 @@
+#include "harness/backend/backend.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "harness/backend/abi_table.h"
+#include "harness/backend/local_router.h"
+#include "harness/backend/router_under_test.h"
+#include "harness/backend/worker_router.h"
+#include "harness/io/nearest.h"
+#include "kernels/mutants/mutants.h"
+
+namespace samebits::harness {
+namespace {
+
+constexpr std::string_view kMutantPrefix = "mutant:";
+
+std::unique_ptr<RouterUnderTest> open_embedded(const AbiTable& table) {
+  try {
+    return std::make_unique<LocalRouter>(table);
+  } catch (const AbiError& error) {
+    throw BackendError(fmt::format("the embedded router: {}", error.what()));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<properties::Subject> open_backend(const BackendOptions& options) {
+  if (options.plugin) {
+    return make_subject(std::make_unique<WorkerRouter>(*options.plugin, options.timeout));
+  }
+  if (options.name == "cpu") return make_subject(open_embedded(embedded_table()));
+  if (options.name.starts_with(kMutantPrefix)) {
+    const std::string name = options.name.substr(kMutantPrefix.size());
+    if (const mutants::Mutant* mutant = mutants::find_mutant(name.c_str())) {
+      return make_subject(open_embedded(mutant_table(*mutant->steps)));
+    }
+  }
+  std::vector<std::string> names;
+  for (const BackendListing& listing : list_backends()) names.push_back(listing.name);
+  throw UnknownBackend(fmt::format("unknown backend \"{}\"; {}", options.name, suggest_names(options.name, names)));
+}
+
+std::vector<BackendListing> list_backends() {
+  std::vector<BackendListing> listings = {{"cpu", "the embedded CPU router (contract tc256)"}};
+  for (const mutants::Mutant& mutant : mutants::all_mutants()) {
+    listings.push_back({fmt::format("{}{}", kMutantPrefix, mutant.name), mutant.fault});
+  }
+  return listings;
+}
+
+}  // namespace samebits::harness

@@ -1,0 +1,57 @@
+#include <stdexcept>
+#include <utility>
+
+#include "harness/backend/abi_adapter.h"
+#include "harness/backend/router_under_test.h"
+
+namespace samebits::harness {
+namespace {
+
+using properties::Run;
+using properties::RunResult;
+
+class BackendSubject final : public properties::Subject {
+ public:
+  explicit BackendSubject(std::unique_ptr<RouterUnderTest> router)
+      : router_(std::move(router)), claims_(to_claims(router_->info())) {}
+
+  const properties::Claims& claims() const override { return claims_; }
+
+  std::optional<std::string> unsupported(const oracle::RouterSpec& spec) override {
+    samebits_router_spec abi_spec{};
+    try {
+      abi_spec = to_abi(spec);
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return router_->unsupported(abi_spec);
+  }
+
+  std::vector<Run> run(const properties::Case& c, const oracle::RouterInputs& inputs,
+                       const std::vector<properties::RunRequest>& requests) override {
+    std::vector<Run> runs;
+    if (requests.empty()) return runs;
+    if (auto failure = router_->begin_case(to_abi(c.spec), inputs)) {
+      runs.push_back({requests.front(), *std::move(failure)});
+      return runs;
+    }
+    for (const properties::RunRequest& request : requests) {
+      runs.push_back({request, router_->run(request)});
+      const RunResult::Status status = runs.back().result.status;
+      if (status == RunResult::Status::kCrashed || status == RunResult::Status::kTimedOut) break;
+    }
+    return runs;
+  }
+
+ private:
+  std::unique_ptr<RouterUnderTest> router_;
+  properties::Claims claims_;
+};
+
+}  // namespace
+
+std::unique_ptr<properties::Subject> make_subject(std::unique_ptr<RouterUnderTest> router) {
+  return std::make_unique<BackendSubject>(std::move(router));
+}
+
+}  // namespace samebits::harness

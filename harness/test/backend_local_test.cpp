@@ -1,0 +1,212 @@
+// Plug-ins in this process: what the buffers catch, and how errors are reported.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "harness/backend/abi_adapter.h"
+#include "harness/backend/backend.h"
+#include "harness/test/backend_fixture.h"
+
+namespace samebits::harness {
+namespace {
+
+using properties::RunRequest;
+using properties::RunResult;
+using Status = properties::RunResult::Status;
+using fixture::all_rows;
+using fixture::in_process;
+using fixture::run_once;
+using fixture::small_case;
+using fixture::SmallCase;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(LocalRouter, OutputsOfAWellBehavedRouterAreRead) {
+  const auto subject = in_process("none");
+  EXPECT_EQ(subject->claims().name, "faulty");
+  EXPECT_EQ(subject->claims().version, "1.2");
+  const RunResult result = run_once(*subject, 3);
+  EXPECT_EQ(result.status, Status::kOk) << result.message;
+  EXPECT_EQ(result.outputs.num_tokens, 3);
+  EXPECT_EQ(result.outputs.top_k, 2);
+  EXPECT_THAT(result.outputs.topk_ids, ElementsAre(0, 1, 0, 1, 0, 1));
+  EXPECT_THAT(result.outputs.topk_weights, ElementsAre(0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 0.5f));
+  EXPECT_TRUE(result.outputs.router_logits.empty());
+  EXPECT_EQ(result.kernel_name, "constant");
+  EXPECT_TRUE(result.guards_intact);
+  EXPECT_TRUE(result.inputs_intact);
+  EXPECT_EQ(result.damage, "");
+}
+
+TEST(LocalRouter, NumValidRowsReachesTheRouterAndPaddingIsWidened) {
+  const auto subject = in_process("none");
+  const SmallCase small = small_case(3);
+  RunRequest request = all_rows(small);
+  request.num_valid_rows = 1;
+  const RunResult result = run_once(*subject, small, request);
+  EXPECT_THAT(result.outputs.topk_ids, ElementsAre(0, 1, -1, -1, -1, -1));
+  EXPECT_THAT(result.outputs.topk_weights, ElementsAre(0.5f, 0.5f, 0.0f, 0.0f, 0.0f, 0.0f));
+}
+
+TEST(LocalRouter, ZeroTokensAreACall) {
+  const auto subject = in_process("none");
+  const RunResult result = run_once(*subject, 0);
+  EXPECT_EQ(result.status, Status::kOk) << result.message;
+  EXPECT_TRUE(result.outputs.topk_ids.empty());
+}
+
+TEST(LocalRouter, WhatTheRouterDoesNotWriteIsThePoison) {
+  const auto subject = in_process("write_nothing");
+  const SmallCase small = small_case(2);
+  RunRequest request = all_rows(small);
+  request.poison = 0x7fc00000u;
+  request.want_logits = true;
+  request.want_bookkeeping = true;
+  request.block_size = 4;
+  const RunResult result = run_once(*subject, small, request);
+  EXPECT_EQ(result.status, Status::kOk);
+  EXPECT_THAT(result.outputs.topk_ids, ::testing::Each(0x7fc00000));
+  EXPECT_EQ(result.outputs.topk_ids.size(), 4u);
+  for (const float weight : result.outputs.topk_weights) EXPECT_TRUE(std::isnan(weight));
+  EXPECT_EQ(result.outputs.router_logits.size(), 16u);
+  for (const float logit : result.outputs.router_logits) EXPECT_TRUE(std::isnan(logit));
+  const oracle::Bookkeeping& books = result.outputs.bookkeeping;
+  EXPECT_EQ(books.tokens_per_expert.size(), 8u);
+  EXPECT_EQ(books.expert_offsets.size(), 9u);
+  EXPECT_EQ(books.slot_of_position.size(), 4u);
+  EXPECT_EQ(books.position_of_slot.size(), 4u);
+  EXPECT_EQ(books.expert_ids.size(), 4u);  // floor((4 + min(8, 4) * 3) / 4)
+  EXPECT_EQ(books.sorted_token_ids.size(), 16u);
+  EXPECT_EQ(books.num_tokens_post_padded, 0x7fc00000);
+  EXPECT_THAT(books.sorted_token_ids, ::testing::Each(0x7fc00000));
+}
+
+TEST(LocalRouter, AWritePastTheEndIsDamage) {
+  const RunResult result = run_once(*in_process("write_after"));
+  EXPECT_EQ(result.status, Status::kOk);
+  EXPECT_FALSE(result.guards_intact);
+  EXPECT_TRUE(result.inputs_intact);
+  EXPECT_EQ(result.damage,
+            "topk_ids (32 bytes): 4 of 64 guard bytes after it were overwritten, the first 0 bytes after");
+}
+
+TEST(LocalRouter, AWriteBeforeTheStartIsDamage) {
+  const RunResult result = run_once(*in_process("write_before"));
+  EXPECT_FALSE(result.guards_intact);
+  EXPECT_EQ(result.damage,
+            "topk_weights (32 bytes): 4 of 64 guard bytes before it were overwritten, the first 8 bytes before");
+}
+
+TEST(LocalRouter, AnOverrunOfTheWorkspaceIsDamage) {
+  const RunResult result = run_once(*in_process("overrun_workspace"));
+  EXPECT_FALSE(result.guards_intact);
+  EXPECT_EQ(result.damage,
+            "workspace (16 bytes): 1 of 64 guard bytes after it were overwritten, the first 3 bytes after");
+}
+
+TEST(LocalRouter, AChangedInputIsDamage) {
+  const RunResult result = run_once(*in_process("change_input"));
+  EXPECT_TRUE(result.guards_intact);
+  EXPECT_FALSE(result.inputs_intact);
+  EXPECT_EQ(result.damage, "hidden_states (128 bytes): 1 bytes were changed, the first at offset 4");
+}
+
+TEST(LocalRouter, AChangedConstantIsAnError) {
+  const RunResult result = run_once(*in_process("change_constant"));
+  EXPECT_EQ(result.status, Status::kError);
+  EXPECT_THAT(result.message, HasSubstr("samebits_create changed its constants: selection_bias (32 bytes): "));
+  EXPECT_THAT(result.message, HasSubstr("the first at offset 4"));
+}
+
+TEST(LocalRouter, ConstantsThatWereNotCopiedAreNoLongerThere) {
+  const RunResult result = run_once(*in_process("keep_constant"));
+  EXPECT_EQ(result.status, Status::kOk);
+  for (const float weight : result.outputs.topk_weights) EXPECT_TRUE(std::isnan(weight));
+}
+
+TEST(LocalRouter, AnErrorCarriesFunctionStatusAndText) {
+  const auto message = [](const char* fault) {
+    const RunResult result = run_once(*in_process(fault));
+    EXPECT_EQ(result.status, Status::kError) << fault;
+    EXPECT_TRUE(result.outputs.topk_ids.empty()) << fault;
+    return result.message;
+  };
+  EXPECT_EQ(message("error"), "samebits_route: unsupported (2): the text of the plug-in");
+  EXPECT_EQ(message("error_without_text"), "samebits_route: unknown status 42: samebits_last_error has no text");
+  EXPECT_EQ(message("error_in_create"), "samebits_create: out of memory (3): the text of the plug-in");
+  EXPECT_EQ(message("error_in_init"), "samebits_workspace_init: invalid argument (1): the text of the plug-in");
+  EXPECT_EQ(message("no_router"), "samebits_create returned ok (0), but no router");
+  EXPECT_EQ(message("refuses"), "samebits_supports refuses the case: top_k is 2; this router does 1000");
+  EXPECT_EQ(message("wrong_columns"), "samebits_topk_columns is 3; expected is 2");
+  EXPECT_THAT(message("huge_workspace"), HasSubstr("samebits_workspace_bytes is 18446744073709551615 for 4 tokens"));
+}
+
+TEST(LocalRouter, AnExceptionAcrossTheAbiIsACrash) {
+  const RunResult result = run_once(*in_process("throws"));
+  EXPECT_EQ(result.status, Status::kCrashed);
+  EXPECT_EQ(result.message, "samebits_route threw a C++ exception across the C ABI: an exception of the plug-in");
+}
+
+TEST(LocalRouter, RefusalsNameTheLimit) {
+  SmallCase small = small_case();
+  EXPECT_EQ(in_process("none")->unsupported(small.c.spec), std::nullopt);
+  EXPECT_EQ(in_process("refuses")->unsupported(small.c.spec), "top_k is 2; this router does 1000");
+  small.c.spec.shape.num_experts = 65;
+  EXPECT_EQ(in_process("none")->unsupported(small.c.spec), "num_experts is 65; the router's limit is 64");
+  small.c.spec.shape.num_experts = std::int64_t{1} << 40;
+  EXPECT_THAT(in_process("none")->unsupported(small.c.spec).value(), HasSubstr("does not fit the C ABI"));
+}
+
+TEST(LocalRouter, ClaimsComeFromTheDescription) {
+  const properties::Claims& claims = in_process("claims_tc256")->claims();
+  EXPECT_TRUE(claims.bit_exact());
+  EXPECT_EQ(claims.determinism, properties::Determinism::kBatchInvariant);
+  EXPECT_TRUE(claims.returns_logits);
+  EXPECT_TRUE(claims.returns_bookkeeping);
+  EXPECT_EQ(claims.max_tokens, 77);
+}
+
+TEST(AbiTable, BadPlugInsAreNamed) {
+  const auto load_error = [](const char* fault) {
+    try {
+      LocalRouter router(load_table(fixture::plugin(fault)));
+    } catch (const AbiError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(load_error("wrong_version"),
+              HasSubstr("built for version 7 of the C ABI, this program expects version 1"));
+  EXPECT_THAT(load_error("missing_symbol"), HasSubstr("samebits_route_from_logits is missing"));
+  EXPECT_THAT(load_error("does_not_exist"), HasSubstr("does_not_exist.so"));
+  EXPECT_EQ(load_error("unknown_arithmetic"),
+            "samebits_describe: arithmetic is \"fp16\"; allowed are \"tc256\", \"fp32-any-order\" and \"bf16-logits\"");
+  EXPECT_EQ(load_error("unterminated_name"), "samebits_describe: name has no terminating zero in its 64 bytes");
+  EXPECT_EQ(load_error("no_memory_kind"),
+            "samebits_describe: memory_kinds is 0x0; allowed are 1 (host), 2 (device) and 3 (both)");
+  EXPECT_THAT(load_error("wrong_struct_size"), HasSubstr("samebits_describe: struct_size is 12; version 1 of the ABI"));
+  EXPECT_THAT(load_error("info_overrun"), HasSubstr("samebits_describe wrote past the struct_size"));
+  EXPECT_EQ(load_error("describe_fails"), "samebits_describe returned internal error (5)");
+#ifndef SAMEBITS_HAVE_CUDA
+  EXPECT_THAT(load_error("device_only"), HasSubstr("works in device memory only, and this program was built without"));
+#endif
+}
+
+TEST(OpenBackend, UnknownNamesAreRefusedWithSuggestions) {
+  const auto message = [](const char* name) {
+    try {
+      open_backend({name, std::nullopt, std::chrono::milliseconds(1000)});
+    } catch (const UnknownBackend& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(message("cpi"), HasSubstr("unknown backend \"cpi\"; did you mean cpu"));
+  EXPECT_THAT(message("mutant:nonsense_that_is_near_to_nothing"), HasSubstr("allowed are cpu"));
+  EXPECT_THAT(message(""), HasSubstr("unknown backend \"\""));
+}
+
+}  // namespace
+}  // namespace samebits::harness
