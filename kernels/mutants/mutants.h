@@ -8,10 +8,10 @@
 namespace samebits::mutants {
 
 struct Mutant {
-  const char* name;         // "row_dependent_split"
-  const char* fault;        // one sentence: what is wrong with it
-  const char* caught_by;    // id of the law that must name it
-  const char* source;       // public fault or article section that shipped it
+  const char* name;       // "row_dependent_split"
+  const char* fault;      // one sentence: what is wrong with it
+  const char* caught_by;  // id of the law that must name it
+  const char* source;     // public fault or article section that shipped it
   const cpu::Steps* steps;
 };
 

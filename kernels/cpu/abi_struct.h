@@ -1,0 +1,31 @@
+// Reading the structs of the C ABI, whose size may differ from the one this router was built with.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "kernels/cpu/error.h"
+
+namespace samebits::cpu {
+
+// A copy in which the fields beyond struct_size are zero. Fields that only a newer caller knows must be zero.
+template <class Struct>
+Struct read_struct(const Struct* from, const std::string& name) {
+  if (from == nullptr) fail_invalid(name + " is null");
+  const std::size_t size = from->struct_size;
+  if (size < 2 * sizeof(std::uint32_t)) {
+    fail_invalid(name + ".struct_size: found " + std::to_string(size) + "; set it to sizeof of the struct, " +
+                 std::to_string(sizeof(Struct)) + " in this version");
+  }
+  const auto* bytes = reinterpret_cast<const unsigned char*>(from);
+  if (size > sizeof(Struct) && std::any_of(bytes + sizeof(Struct), bytes + size, [](auto b) { return b != 0; })) {
+    fail_unsupported(name + " sets fields beyond the " + std::to_string(sizeof(Struct)) +
+                     " bytes that this router knows; leave them zero or use a newer router");
+  }
+  Struct copy{};
+  std::memcpy(&copy, from, std::min(size, sizeof(Struct)));
+  return copy;
+}
+
+}  // namespace samebits::cpu

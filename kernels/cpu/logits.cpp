@@ -1,0 +1,24 @@
+#include "kernels/cpu/logits.h"
+
+#include "kernels/cpu/bits.h"
+#include "kernels/cpu/simd.h"
+
+namespace samebits::cpu {
+
+void logits_tc256(const RouterConstants& constants, const std::uint16_t* hidden_states, std::int64_t row_stride,
+                  std::int64_t num_rows, std::int64_t, float* logits, std::int64_t logits_stride) {
+  multiply_rows(*constants.gate_weight, hidden_states, row_stride, num_rows, 0, constants.gate_weight->hidden_size(),
+                logits, logits_stride);
+  for (std::int64_t r = 0; r < num_rows; ++r) finish_logits(constants, logits + r * logits_stride);
+}
+
+void finish_logits(const RouterConstants& constants, float* logits) {
+  for (std::int64_t e = 0; e < constants.spec.num_experts; ++e) {
+    float x = logits[e];
+    if (constants.linear_bias != nullptr) x = canonical(x + constants.linear_bias[e]);
+    if (constants.spec.logits_dtype == SAMEBITS_BF16) x = round_to_bf16(x);
+    logits[e] = x;
+  }
+}
+
+}  // namespace samebits::cpu

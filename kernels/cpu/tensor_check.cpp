@@ -1,0 +1,60 @@
+#include "kernels/cpu/tensor_check.h"
+
+#include <algorithm>
+
+#include "kernels/cpu/error.h"
+
+namespace samebits::cpu {
+namespace {
+
+std::string dtype_name(std::int32_t dtype) {
+  switch (dtype) {
+    case SAMEBITS_DTYPE_NONE:
+      return "0 (none)";
+    case SAMEBITS_FP32:
+      return "1 (fp32)";
+    case SAMEBITS_BF16:
+      return "2 (bf16)";
+    case SAMEBITS_INT32:
+      return "3 (int32)";
+    case SAMEBITS_INT64:
+      return "4 (int64)";
+    default:
+      return std::to_string(dtype);
+  }
+}
+
+std::uintptr_t element_size(std::int32_t dtype) {
+  return dtype == SAMEBITS_BF16 ? 2 : dtype == SAMEBITS_INT64 ? 8 : 4;
+}
+
+std::string shape(std::int64_t rows, std::int64_t cols) {
+  return "[" + std::to_string(rows) + ", " + std::to_string(cols) + "]";
+}
+
+}  // namespace
+
+void check_tensor(const samebits_tensor& tensor, const char* name, std::int64_t rows, std::int64_t cols,
+                  std::initializer_list<std::int32_t> dtypes) {
+  const std::string prefix = std::string(name) + ": ";
+  if (tensor.rows != rows || tensor.cols != cols) {
+    fail_invalid(prefix + "found shape " + shape(tensor.rows, tensor.cols) + ", allowed " + shape(rows, cols));
+  }
+  if (std::find(dtypes.begin(), dtypes.end(), tensor.dtype) == dtypes.end()) {
+    std::string list;
+    for (const std::int32_t dtype : dtypes) list += (list.empty() ? "" : ", ") + dtype_name(dtype);
+    fail_invalid(prefix + "found dtype " + dtype_name(tensor.dtype) + ", allowed " + list);
+  }
+  if (rows > 1 && tensor.row_stride < cols) {
+    fail_invalid(prefix + "found row_stride " + std::to_string(tensor.row_stride) + ", allowed at least cols, " +
+                 std::to_string(cols) + " elements");
+  }
+  if (rows == 0 || cols == 0) return;
+  if (tensor.data == nullptr) fail_invalid(prefix + "data is null, allowed " + shape(rows, cols) + " elements");
+  if (reinterpret_cast<std::uintptr_t>(tensor.data) % element_size(tensor.dtype) != 0) {
+    fail_invalid(prefix + "data is not aligned to its elements of " + std::to_string(element_size(tensor.dtype)) +
+                 " bytes");
+  }
+}
+
+}  // namespace samebits::cpu

@@ -1,0 +1,17 @@
+// Checks of the tensors of a call.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+#include "samebits/samebits.h"
+
+namespace samebits::cpu {
+
+// Throws Error (name, value found, values allowed) unless the tensor is [rows, cols], has one of the dtypes, a stride
+// that keeps its rows apart, and a base aligned to its elements. data may be null only when there are no elements.
+void check_tensor(const samebits_tensor& tensor, const char* name, std::int64_t rows, std::int64_t cols,
+                  std::initializer_list<std::int32_t> dtypes);
+
+}  // namespace samebits::cpu

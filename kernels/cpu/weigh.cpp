@@ -1,0 +1,88 @@
+#include "kernels/cpu/weigh.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "kernels/cpu/bits.h"
+#include "kernels/cpu/score.h"
+
+namespace samebits::cpu {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kMaxFloat = std::numeric_limits<float>::max();
+
+// Unbiased scores of the chosen experts, in slot order; NaN becomes 0.
+void gather_scores(const RouterConstants& constants, const float* logits, RowScratch& scratch) {
+  const std::int64_t k = constants.spec.top_k;
+  const bool after_topk = constants.spec.score_stage == SAMEBITS_SCORE_AFTER_TOPK;
+  for (std::int64_t c = 0; c < k; ++c) {
+    scratch.chosen_logits[c] = logits[scratch.ids[c]];
+    if (!after_topk) scratch.chosen_scores[c] = scratch.scores[scratch.ids[c]];
+  }
+  if (after_topk) apply_score_func(constants.spec, scratch.chosen_logits, k, scratch.chosen_scores);
+  for (std::int64_t c = 0; c < k; ++c) {
+    if (is_nan(scratch.chosen_scores[c])) scratch.chosen_scores[c] = 0.0f;
+  }
+}
+
+float denominator(const samebits_router_spec& spec, const float* scores) {
+  float sum = scores[0];
+  for (std::int64_t c = 1; c < spec.top_k; ++c) sum += scores[c];
+  if (spec.eps_mode == SAMEBITS_EPS_ADD) return sum + spec.eps;
+  if (spec.eps_mode == SAMEBITS_EPS_CLAMP_MIN) return sum > spec.eps ? sum : spec.eps;
+  return sum;
+}
+
+float divide_and_scale(const samebits_router_spec& spec, float score, float denominator_value) {
+  if (spec.scale_stage == SAMEBITS_SCALE_ON_EXPERT_OUTPUT) return score / denominator_value;
+  const float scale = spec.routed_scaling_factor;
+  return spec.scale_stage == SAMEBITS_SCALE_BEFORE_DIVIDE ? (score * scale) / denominator_value
+                                                          : (score / denominator_value) * scale;
+}
+
+void renormalized_weights(const samebits_router_spec& spec, float* scores, float* weights) {
+  const std::int64_t k = spec.top_k;
+  const std::int64_t infinite = std::count(scores, scores + k, kInf);
+  const float divisor = infinite > 0 ? static_cast<float>(infinite) : denominator(spec, scores);
+  for (std::int64_t c = 0; c < k; ++c) {
+    if (infinite > 0) scores[c] = scores[c] == kInf ? 1.0f : 0.0f;
+    weights[c] = divisor == 0.0f ? 0.0f : divide_and_scale(spec, scores[c], divisor);
+  }
+}
+
+void plain_weights(const samebits_router_spec& spec, const float* scores, float* weights) {
+  const float scale = spec.scale_stage == SAMEBITS_SCALE_ON_EXPERT_OUTPUT ? 1.0f : spec.routed_scaling_factor;
+  for (std::int64_t c = 0; c < spec.top_k; ++c) weights[c] = scores[c] == kInf ? kMaxFloat : scores[c] * scale;
+}
+
+// Insertion sort: K is small and the list is often nearly sorted.
+void sort_by_id(std::int64_t k, std::int32_t* ids, float* weights) {
+  for (std::int64_t i = 1; i < k; ++i) {
+    for (std::int64_t j = i; j > 0 && ids[j] < ids[j - 1]; --j) {
+      std::swap(ids[j], ids[j - 1]);
+      std::swap(weights[j], weights[j - 1]);
+    }
+  }
+}
+
+}  // namespace
+
+void weigh_tc256(const RouterConstants& constants, const float* logits, RowScratch& scratch, float* weights) {
+  const samebits_router_spec& spec = constants.spec;
+  gather_scores(constants, logits, scratch);
+  if (spec.renormalize == SAMEBITS_RENORM_L1) {
+    renormalized_weights(spec, scratch.chosen_scores, weights);
+  } else {
+    plain_weights(spec, scratch.chosen_scores, weights);
+  }
+  for (std::int64_t c = 0; c < spec.top_k; ++c) {
+    if (!std::isfinite(weights[c])) weights[c] = 0.0f;
+    if (spec.weights_dtype == SAMEBITS_BF16) weights[c] = bf16_to_float(finite_to_bf16(weights[c]));
+  }
+  if (spec.sort == SAMEBITS_SORT_BY_INDEX) sort_by_id(spec.top_k, scratch.ids, weights);
+}
+
+}  // namespace samebits::cpu
