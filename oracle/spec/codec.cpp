@@ -22,6 +22,7 @@ bool looks_decimal(std::string_view text) {
 }  // namespace
 
 std::string Integer::allowed() const {
+  if (least == greatest) return std::to_string(least);
   return "integer " + std::to_string(least) + " .. " + std::to_string(greatest);
 }
 

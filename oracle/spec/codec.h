@@ -64,7 +64,7 @@ struct Integer {
 struct Real {
   bool zero_allowed = false;  // never negative, and never -0, whose sign would reach the weights
 
-  std::string allowed() const { return zero_allowed ? "number >= 0" : "number > 0"; }
+  std::string allowed() const { return zero_allowed ? "number >= 0 in fp32 range" : "number > 0 in fp32 range"; }
   std::optional<double> decode(const Node& node) const;
   bool valid(double value) const;
   std::string encode(double value) const;

@@ -99,7 +99,10 @@ Field make_field(std::string path, const Codec& codec, Member member) {
       [member](RouterSpec& spec, auto value) { member(spec) = std::move(value); });
 }
 
+// The struct can hold "absent", but a file may not.
 Field required(Field field) {
+  constexpr std::string_view kOrNull = " | null";
+  if (field.allowed.ends_with(kOrNull)) field.allowed.resize(field.allowed.size() - kOrNull.size());
   field.required = true;
   return field;
 }
@@ -185,7 +188,7 @@ std::vector<Field> make_fields() {
   add(make_field(
       "selection.bias", kBiasTypes, [](auto& s) -> auto& { return s.selection.bias; }));
   add(make_field(
-      "selection.bias_variants", List<Name>{{}, "list of names of row classes"},
+      "selection.bias_variants", List<Name>{{}, "list of names"},
       [](auto& s) -> auto& { return s.selection.bias_variants; }));
   add(make_field(
       "selection.n_group", count, [](auto& s) -> auto& { return s.selection.n_group; }));

@@ -45,7 +45,8 @@ struct RouterSpec {
   bool unverified = false;
   std::map<std::string, std::string> unverified_fields;  // dotted path -> reason
 
-  // hidden_size, num_experts and top_k are needed to run; the rest is description. 0 in none of them: absent is nullopt.
+  // hidden_size, num_experts and top_k are needed to run; the rest is description. 0 in none of them: absent is
+  // nullopt.
   struct Shape {
     std::optional<std::int64_t> hidden_size, num_experts, top_k, num_layers, num_moe_layers;
   } shape;
@@ -123,8 +124,14 @@ struct RouterSpec {
 };
 
 // Sizes with the short names of the field; valid only for a spec that passed validation with all three present.
-inline std::int64_t num_experts(const RouterSpec& spec) { return spec.shape.num_experts.value(); }
-inline std::int64_t top_k(const RouterSpec& spec) { return spec.shape.top_k.value(); }
-inline std::int64_t hidden_size(const RouterSpec& spec) { return spec.shape.hidden_size.value(); }
+inline std::int64_t num_experts(const RouterSpec& spec) {
+  return spec.shape.num_experts.value();
+}
+inline std::int64_t top_k(const RouterSpec& spec) {
+  return spec.shape.top_k.value();
+}
+inline std::int64_t hidden_size(const RouterSpec& spec) {
+  return spec.shape.hidden_size.value();
+}
 
 }  // namespace samebits::oracle

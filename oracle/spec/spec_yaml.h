@@ -45,9 +45,9 @@ SpecFile read_spec_file(const std::filesystem::path& path);
 SpecFile parse_spec(const std::string& yaml, const std::string& file_name);
 
 struct Resolution {
-  std::optional<std::string> variant;
-  std::optional<std::int64_t> layer;
-  std::vector<Assignment> set;  // from --set, applied last
+  std::optional<std::string> variant = std::nullopt;
+  std::optional<std::int64_t> layer = std::nullopt;
+  std::vector<Assignment> set = {};  // from --set, applied last
 };
 // Base, then the layer's overrides, then the variant, then `set`; validated as a whole.
 RouterSpec resolve(const SpecFile& file, const Resolution& resolution);

@@ -90,6 +90,14 @@ class TreeBuilder : public YAML::EventHandler {
     }
     Node& parent = open_.back();
     const bool is_key = parent.kind == NodeKind::kMap && parent.keys.size() == parent.values.size();
+    if (!is_key && parent.kind == NodeKind::kMap && node.kind == NodeKind::kNull) {
+      // An empty value has the position of the text after it, which may be lines away.
+      const Node& key = parent.keys.back();
+      if (node.line != key.line) {
+        node.line = key.line;
+        node.column = key.column;
+      }
+    }
     (is_key ? parent.keys : parent.values).push_back(std::move(node));
   }
 

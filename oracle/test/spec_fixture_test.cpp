@@ -1,0 +1,217 @@
+// The built-in specs, writing, equality, and the documented schema.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "oracle/spec/validate.h"
+#include "oracle/test/spec_testing.h"
+
+namespace samebits::oracle {
+namespace {
+
+// Refused, and therefore in fixtures as examples of refusal.
+const std::map<std::string, std::string> kRefused = {
+    {"phi-3.5-moe", "not implemented yet: sparsemixer"},
+    {"nllb-moe-54b", "refused by design: capacity: batch_dependent"},
+};
+
+void expect_round_trip(const RouterSpec& spec) {
+  EXPECT_TRUE(parse_spec(to_yaml(spec), "written").base == spec) << to_yaml(spec);
+  EXPECT_TRUE(parse_spec(to_yaml(spec, true), "written").base == spec) << to_yaml(spec, true);
+}
+
+TEST(SpecFixtures, AreAllThere) {
+  EXPECT_GE(fixtures().size(), 27u);
+}
+
+TEST(SpecFixtures, ResolveInEveryVariantAndLayerAndRoundTrip) {
+  for (const auto& path : fixtures()) {
+    SCOPED_TRACE(path.string());
+    const SpecFile file = read_spec_file(path);
+    EXPECT_EQ(file.base.name, path.stem().string());
+    EXPECT_FALSE(file.base.sources.empty());
+    EXPECT_EQ(file.base.unverified, !file.base.unverified_fields.empty());
+    EXPECT_TRUE(file.base.shape.hidden_size.has_value());
+    expect_round_trip(file.base);
+    for (const auto& [variant, set] : file.variants) {
+      const RouterSpec spec = resolve(file, {.variant = variant});
+      EXPECT_FALSE(spec == file.base) << variant;
+      expect_round_trip(spec);
+    }
+    for (const LayerOverride& override : file.layer_overrides) {
+      for (const std::int64_t layer : override.layers) expect_round_trip(resolve(file, {.layer = layer}));
+    }
+  }
+}
+
+TEST(SpecFixtures, RunUnlessTheyShowARefusal) {
+  for (const auto& path : fixtures()) {
+    const std::string reason = unsupported_reason(resolve(read_spec_file(path), {})).value_or("");
+    const auto refused = kRefused.find(path.stem().string());
+    if (refused == kRefused.end()) {
+      EXPECT_EQ(reason, "") << path;
+    } else {
+      EXPECT_THAT(reason, testing::StartsWith(refused->second)) << path;
+    }
+  }
+}
+
+TEST(SpecFixtures, GiveOnlyWhatDiffersFromTheDefault) {
+  const std::vector<FieldInfo>& fields = schema();
+  for (const auto& path : fixtures()) {
+    const RouterSpec base = read_spec_file(path).base;
+    const std::string text = read_text(path);
+    const std::string end = text.substr(0, text.find("\nlayer_overrides:"));
+    const std::string given = end.substr(0, end.find("\nvariants:"));
+    // Every default line that the full form has and the short form has not must be absent from the file.
+    std::string section;
+    std::istringstream lines(given);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.empty() || line[0] == '-') continue;
+      if (line[0] != ' ') section = line.substr(0, line.find(':'));
+      for (const FieldInfo& field : fields) {
+        const std::size_t point = field.path.find('.');
+        if (point == std::string::npos || field.path.substr(0, point) != section) continue;
+        EXPECT_NE(line, "  " + field.path.substr(point + 1) + ": " + field.default_text) << path;
+      }
+    }
+  }
+}
+
+TEST(SpecFixtures, GlmFlashIsThePublishedRouter) {
+  const RouterSpec spec = read_spec_file(fixture("glm-5.3-flash")).base;
+  EXPECT_EQ(hidden_size(spec), 4096);
+  EXPECT_EQ(num_experts(spec), 288);
+  EXPECT_EQ(top_k(spec), 8);
+  EXPECT_EQ(spec.score.func, ScoreFunc::kSigmoid);
+  EXPECT_EQ(spec.selection.bias, BiasType::kFp32);
+  EXPECT_EQ(spec.weights.renormalize, Renormalize::kL1);
+  EXPECT_EQ(spec.weights.eps_mode, EpsMode::kAdd);
+  EXPECT_EQ(spec.weights.eps, 1e-20);
+  EXPECT_EQ(spec.weights.routed_scaling_factor, 2.5);
+}
+
+TEST(SpecWriter, WritesOnlyWhatDiffersUnlessAllIsAsked) {
+  const RouterSpec spec = parse_spec(kMinimal + "weights: {eps: 1e-20, eps_mode: add}\n", "f.yaml").base;
+  EXPECT_EQ(to_yaml(spec), "name: r\nshape:\n  num_experts: 8\n  top_k: 2\nweights:\n  eps: 1e-20\n  eps_mode: add\n");
+  const std::string all = to_yaml(spec, true);
+  for (const FieldInfo& field : schema()) {
+    const std::size_t point = field.path.find('.');
+    const std::string key = point == std::string::npos ? "\n" + field.path : "\n  " + field.path.substr(point + 1);
+    EXPECT_THAT("\n" + all, testing::HasSubstr(key + ": ")) << field.path;
+  }
+}
+
+TEST(SpecWriter, TextRoundTripsWhateverItHolds) {
+  RouterSpec spec = parse_spec(kMinimal, "f.yaml").base;
+  for (const char* text :
+       {"",       " ",      "null",      "~",    "true",   "no",    "1",  "-1", ".5", "a: b", "a #b", "- a", "[a]",
+        "{a: b}", "'a'",    "\"a\"",     "a\\b", "a\nb\n", "\ttab", "*a", "&a", "!a", "%a",   "@a",   "`a",  "---",
+        "...",    "é ∑ 好", "trailing ", "a,b",  "?",      "? a",   ":",  "|",  ">-", "0x10", "1e3"}) {
+    spec.notes = text;
+    spec.family = text;
+    spec.sources = {text, text};
+    spec.unverified_fields = {{text, text}, {"b", text}};
+    const RouterSpec read = parse_spec(to_yaml(spec), "written").base;
+    EXPECT_EQ(read.notes, spec.notes);
+    EXPECT_EQ(read.sources, spec.sources);
+    EXPECT_EQ(read.unverified_fields, spec.unverified_fields);
+    EXPECT_TRUE(read == spec);
+  }
+}
+
+TEST(SpecWriter, NumbersRoundTripToTheBit) {
+  RouterSpec spec = parse_spec(kMinimal, "f.yaml").base;
+  for (const double value : {1.0, 0.1, 1.0 / 3.0, 2.827, 1e-20, 6.103515625e-05, 1.1920928955078125e-07, 16.0, 1e38,
+                             1.401298464324817e-45, 123456789.125}) {
+    spec.weights.routed_scaling_factor = value;
+    EXPECT_EQ(parse_spec(to_yaml(spec), "written").base.weights.routed_scaling_factor, value);
+  }
+}
+
+TEST(SpecEquality, SeesEveryField) {
+  // One value that is allowed and not the default, for each field.
+  const std::map<std::string, std::string> other = {{"shape.hidden_size", "64"},
+                                                    {"shape.num_experts", "16"},
+                                                    {"shape.top_k", "3"},
+                                                    {"shape.num_layers", "4"},
+                                                    {"shape.num_moe_layers", "4"},
+                                                    {"gate.gemm_dtype", "bf16"},
+                                                    {"gate.logits_dtype", "bf16"},
+                                                    {"gate.linear_bias", "bf16"},
+                                                    {"gate.input_norm_eps", "1e-6"},
+                                                    {"gate.input_scale_vector", "true"},
+                                                    {"gate.input_scale", "2.0"},
+                                                    {"logits.temperature", "2.0"},
+                                                    {"logits.softcap", "30.0"},
+                                                    {"score.func", "sigmoid"},
+                                                    {"score.dtype", "bf16"},
+                                                    {"selection.rank_by", "logit"},
+                                                    {"selection.bias", "fp32"},
+                                                    {"selection.bias_variants", "[image]"},
+                                                    {"selection.sort", "by_index"},
+                                                    {"weights.renormalize", "l1"},
+                                                    {"weights.routed_scaling_factor", "2.5"},
+                                                    {"weights.scale_stage", "before_divide"},
+                                                    {"weights.per_expert_scale", "true"},
+                                                    {"weights.global_scale", "true"},
+                                                    {"weights.dtype", "bf16"},
+                                                    {"weights.apply_to", "expert_input"},
+                                                    {"special.shared_experts", "1"},
+                                                    {"hash.layers", "[0]"},
+                                                    {"hash.vocab_size", "10"},
+                                                    {"hash.table_dtype", "int32"},
+                                                    {"sparsemixer.jitter_eps", "0.01"},
+                                                    {"capacity", "batch_dependent"},
+                                                    {"outputs.ids_dtype", "int32"},
+                                                    {"outputs.pad_id", "-2"},
+                                                    {"outputs.reference_sort", "unsorted"}};
+  const SpecFile file = parse_spec(kMinimal, "f.yaml");
+  for (const auto& [path, text] : other) {
+    const RouterSpec changed = resolve(file, {.set = {{path, text}}});
+    EXPECT_FALSE(changed == file.base) << path;
+    expect_round_trip(changed);
+  }
+}
+
+// The rows of the tables of docs/spec.md: | `field` | `allowed` | `default` | meaning |.
+std::vector<FieldInfo> documented_fields(const std::string& text) {
+  std::vector<FieldInfo> fields;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("| `")) continue;
+    std::vector<std::string> cells(1);
+    for (std::size_t i = 1; i < line.size(); ++i) {
+      if (line[i] == '\\' && i + 1 < line.size() && line[i + 1] == '|') {
+        cells.back() += line[++i];
+      } else if (line[i] == '|') {
+        cells.emplace_back();
+      } else {
+        cells.back() += line[i];
+      }
+    }
+    const auto code = [&cells](std::size_t i) {
+      return cells[i].size() < 4 ? "" : cells[i].substr(2, cells[i].size() - 4);
+    };
+    EXPECT_EQ(cells.size(), 5u) << line;
+    EXPECT_GT(cells[3].size(), 4u) << line;
+    fields.push_back({code(0), code(1), code(2)});
+  }
+  return fields;
+}
+
+TEST(SpecSchema, IsTheDocumentedOne) {
+  const auto path = std::filesystem::path(SAMEBITS_FIXTURES_DIR) / ".." / "docs" / "spec.md";
+  const std::vector<FieldInfo> documented = documented_fields(read_text(path));
+  const std::vector<FieldInfo>& actual = schema();
+  ASSERT_EQ(documented.size(), actual.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    EXPECT_EQ(documented[i].path, actual[i].path);
+    EXPECT_EQ(documented[i].allowed, actual[i].allowed) << actual[i].path;
+    EXPECT_EQ(documented[i].default_text, actual[i].default_text) << actual[i].path;
+  }
+}
+
+}  // namespace
+}  // namespace samebits::oracle
