@@ -2,7 +2,9 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <rapidcheck/Seq.h>
 #include <rapidcheck/Shrinkable.h>
@@ -14,8 +16,9 @@
 
 namespace samebits::properties {
 
-// Simpler cases of the same spec, most drastic first: fewer rows, experts, columns, smaller k; then explicit tensors;
-// then zeros and small integers in place of values. Lazy.
+// Simpler cases of the same spec, most drastic first: given logits in the place of hidden states; smaller k; fewer
+// rows, experts and columns; no padding, plants and offsets; then explicit tensors; then zeros and small integers in
+// place of values. All are valid. Lazy.
 rc::Seq<Case> simpler_cases(const Case& c);
 rc::Shrinkable<Case> shrinkable(const Case& c);
 
@@ -26,10 +29,19 @@ struct ShrinkResult {
   Case minimal;
   Violation violation;  // of the minimal case
   int evaluations = 0;
-  int steps = 0;        // accepted simplifications
+  int steps = 0;  // accepted simplifications
 };
+// The violation of the law in question, or nothing when the case is clean or cannot be run.
+using Fails = std::function<std::optional<Violation>(const Case&)>;
+
+// Walks simpler_cases() greedily until a whole round of them is clean. Deterministic when `fails` is. `on_progress(
+// evaluations, current)` may be empty; returning false stops early. Throws std::invalid_argument when `failing` is
+// clean.
+ShrinkResult shrink(const Case& failing, const Fails& fails, const ShrinkLimits& limits = {},
+                    const std::function<bool(int, const Case&)>& on_progress = {});
+
 // `failing` must violate `law` on `subject`; throws std::invalid_argument when it does not. Cases that the subject does
-// not support count as not failing. `on_progress(evaluations, current)` may be empty; returning false stops early.
+// not support count as not failing.
 ShrinkResult shrink(const Case& failing, const std::string& law, Subject& subject, const ShrinkLimits& limits = {},
                     const std::function<bool(int, const Case&)>& on_progress = {});
 

@@ -1,0 +1,175 @@
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "properties/shrink_edit.h"
+#include "properties/shrink_passes.h"
+
+namespace samebits::properties {
+namespace {
+
+using Positions = std::vector<std::int64_t>;
+
+// Chunks of `chunk` positions in `size`; one chunk alone cannot be removed.
+std::int64_t chunks(std::int64_t size, std::int64_t chunk) {
+  return size > chunk ? (size + chunk - 1) / chunk : 0;
+}
+
+Positions without_chunk(std::int64_t size, std::int64_t chunk, std::int64_t index) {
+  Positions rest;
+  for (std::int64_t i = 0; i < size; ++i) {
+    if (i / chunk != index) rest.push_back(i);
+  }
+  return rest;
+}
+
+std::int64_t group_size(const CaseDescription& d) {
+  return d.num_experts / d.n_group;
+}
+
+// Experts at (groups) x (members inside each group).
+std::optional<Case> keep_members(const Case& c, const Positions& groups, const Positions& members) {
+  Positions positions;
+  for (const std::int64_t group : groups) {
+    for (const std::int64_t member : members) positions.push_back(group * group_size(c.description) + member);
+  }
+  return keep_experts(c, positions, static_cast<std::int64_t>(groups.size()));
+}
+
+Positions first(std::int64_t size) {
+  return without_chunk(size, 1, -1);
+}
+
+Pass remove_rows(std::int64_t chunk) {
+  return {
+      [=](const Case& c) { return chunks(c.description.num_tokens, chunk); },
+      [=](const Case& c, std::int64_t i) { return keep_rows(c, without_chunk(c.description.num_tokens, chunk, i)); }};
+}
+
+Pass remove_columns(std::int64_t chunk) {
+  return {[=](const Case& c) { return chunks(c.description.hidden_size, chunk); },
+          [=](const Case& c, std::int64_t i) {
+            return keep_columns(c, without_chunk(c.description.hidden_size, chunk, i));
+          }};
+}
+
+// The same members of every group; without groups, experts.
+Pass remove_experts(std::int64_t chunk) {
+  return {[=](const Case& c) { return chunks(group_size(c.description), chunk); },
+          [=](const Case& c, std::int64_t i) {
+            return keep_members(c, first(c.description.n_group), without_chunk(group_size(c.description), chunk, i));
+          }};
+}
+
+Pass remove_groups(std::int64_t chunk) {
+  return {[=](const Case& c) { return chunks(c.description.n_group, chunk); },
+          [=](const Case& c, std::int64_t i) {
+            return keep_members(c, without_chunk(c.description.n_group, chunk, i), first(group_size(c.description)));
+          }};
+}
+
+Pass remove_plants(std::int64_t chunk) {
+  const auto size = [](const Case& c) { return static_cast<std::int64_t>(c.description.plants.size()); };
+  return {[=](const Case& c) { return (size(c) + chunk - 1) / chunk; },
+          [=](const Case& c, std::int64_t i) {
+            CaseDescription d = c.description;
+            const std::int64_t end = std::min((i + 1) * chunk, size(c));
+            d.plants.erase(d.plants.begin() + i * chunk, d.plants.begin() + end);
+            return with_description(c, std::move(d));
+          }};
+}
+
+// One edit of the description; it returns false when there is nothing to simplify.
+Pass edit(bool (*simplify)(CaseDescription&)) {
+  return {[](const Case&) { return std::int64_t{1}; },
+          [=](const Case& c, std::int64_t) -> std::optional<Case> {
+            CaseDescription d = c.description;
+            if (!simplify(d)) return std::nullopt;
+            return with_description(c, std::move(d));
+          }};
+}
+
+Pass smaller_top_k() {
+  const auto values = [](const Case& c) {
+    const std::int64_t k = c.description.top_k;
+    return std::array<std::int64_t, 3>{1, k / 2, k - 1};
+  };
+  return {[](const Case&) { return std::int64_t{3}; },
+          [=](const Case& c, std::int64_t i) -> std::optional<Case> {
+            CaseDescription d = c.description;
+            const std::int64_t k = values(c)[static_cast<std::size_t>(i)];
+            if (k < 1 || k >= d.top_k) return std::nullopt;
+            d.top_k = k;
+            return with_description(c, std::move(d));
+          }};
+}
+
+Pass start_from_logits() {
+  // Every row of every expert is computed once; past this size it is cheaper to remove rows first.
+  constexpr std::int64_t kMaxProducts = std::int64_t{1} << 31;
+  return {[](const Case& c) { return std::int64_t{c.description.stage == Stage::kFull}; },
+          [](const Case& c, std::int64_t) -> std::optional<Case> {
+            const CaseDescription& d = c.description;
+            if (d.num_tokens * d.num_experts * d.hidden_size > kMaxProducts) return std::nullopt;
+            return from_finished_logits(c);
+          }};
+}
+
+bool no_groups(CaseDescription& d) {
+  d.topk_group = 1;
+  return std::exchange(d.n_group, 1) != 1;
+}
+bool fewer_chosen_groups(CaseDescription& d) {
+  if (d.topk_group == 1) return false;
+  --d.topk_group;
+  return true;
+}
+bool no_padding(CaseDescription& d) {
+  if (!d.num_valid_rows) return false;
+  d.num_valid_rows.reset();
+  return true;
+}
+// Edits of the families, which explicit tensors do not have.
+template <class T>
+bool set(const CaseDescription& d, T& field, T value) {
+  return !d.data && std::exchange(field, value) != value;
+}
+bool no_linear_bias(CaseDescription& d) {
+  return set(d, d.linear_bias, BiasFamily::kZero);
+}
+bool no_selection_bias(CaseDescription& d) {
+  return set(d, d.selection_bias, BiasFamily::kZero);
+}
+bool no_bias_offset(CaseDescription& d) {
+  return set(d, d.bias_offset, 0.0f);
+}
+bool no_logits_offset(CaseDescription& d) {
+  return set(d, d.logits_offset, 0.0f);
+}
+bool bf16_gate_weight(CaseDescription& d) {
+  return set(d, d.gate_weight_dtype, oracle::FloatType::kBf16);
+}
+
+}  // namespace
+
+void add_shape_passes(std::vector<Pass>& passes) {
+  passes.push_back(start_from_logits());
+  passes.push_back(smaller_top_k());
+  passes.push_back(edit(no_padding));
+  passes.push_back(edit(no_groups));
+  // Rows, experts and columns in turn, so that a step is cheap soon. Chunks are powers of two: 256 columns are a chain
+  // of the contract and 16 a step, so that what remains keeps its place in both as long as possible.
+  for (std::int64_t chunk = std::int64_t{1} << 13; chunk >= 1; chunk /= 2) {
+    passes.push_back(remove_rows(chunk));
+    if (chunk <= 16) passes.push_back(remove_plants(chunk));
+    if (chunk <= 64) passes.push_back(remove_groups(chunk));
+    passes.push_back(remove_experts(chunk));
+    passes.push_back(remove_columns(chunk));
+  }
+  passes.push_back(edit(fewer_chosen_groups));
+  for (const auto simplify : {no_linear_bias, no_selection_bias, no_bias_offset, no_logits_offset, bf16_gate_weight}) {
+    passes.push_back(edit(simplify));
+  }
+}
+
+}  // namespace samebits::properties
