@@ -1,1 +1,3 @@
-int main() {}
+#include "harness/cli/program.h"
+
+int main(int argc, char** argv) { return samebits::harness::run_program(argc, argv); }

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "properties/judge.h"
@@ -14,11 +14,11 @@ namespace samebits::harness {
 struct Failure {
   properties::Violation violation;  // of the shrunk case
   properties::Case shrunk;
-  std::uint64_t case_index = 0;     // of the original case
-  std::string original_summary;     // the violation before shrinking
-  int shrink_evaluations = 0;
-  std::string case_file;            // where the shrunk case was written; empty: nowhere
-  std::string repro;                // one command line
+  std::uint64_t case_index = 0;  // of the original case
+  std::string original_summary;  // the violation before shrinking
+  int shrink_evaluations = 0;    // 0: not shrunk
+  std::string case_file;         // where the shrunk case was written; empty: nowhere
+  std::string repro;             // one command line
 };
 
 struct Shapes {
@@ -31,7 +31,9 @@ struct Report {
   std::string spec, variant, backend;
   properties::Claims claims;
   std::uint64_t seed = 0;
-  std::int64_t cases = 0, rows = 0;
+  std::int64_t cases = 0, rows = 0;  // judged
+  std::int64_t skipped = 0;          // cases that the router does not support
+  std::string skip_reason;           // of the first of them
   double seconds = 0.0;
   bool interrupted = false;
   Shapes shapes;
@@ -40,8 +42,11 @@ struct Report {
   std::vector<Failure> failures;  // first per law
 };
 
-int exit_code(const Report& report);  // 0, 1, 4 or 130
+// 130 interrupted; 1 a law was broken; 4 nothing was judged, or an applicable law met too little. A replay judges named
+// cases, so there the minimum of a whole run does not count: 4 only when no law was relevant at all.
+int exit_code(const Report& report);
+const char* to_text(properties::Verdict verdict);
 std::string to_json(const Report& report);
-std::string to_console(const Report& report);
+std::string to_console(const Report& report);  // at most 40 lines
 
 }  // namespace samebits::harness

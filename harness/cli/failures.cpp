@@ -1,0 +1,65 @@
+#include "harness/cli/failures.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+#include "harness/cli/interrupt.h"
+#include "harness/io/files.h"
+#include "harness/report/case_text.h"
+#include "properties/shrink.h"
+
+namespace samebits::harness {
+namespace {
+
+void shrink_failure(const FirstFailure& first, properties::Subject& subject, Progress& progress, Failure& failure) {
+  const std::string& law = first.violation.law;
+  const auto on_progress = [&](int evaluations, const properties::Case& current) {
+    progress.update(fmt::format("shrinking {}: {} evaluations, now {}", law, evaluations, case_sizes(current)));
+    return !interrupted();
+  };
+  try {
+    properties::ShrinkResult result = properties::shrink(first.file.c, law, subject, {}, on_progress);
+    failure.shrunk = std::move(result.minimal);
+    failure.violation = std::move(result.violation);
+    failure.violation.law = law;
+    failure.shrink_evaluations = result.evaluations;
+  } catch (const std::invalid_argument&) {
+    // A router without run_to_run may not fail a second time: the case stays as it was met.
+    failure.violation.notes.push_back(
+        "did not fail again when it was run to be shrunk: the router is not deterministic");
+  }
+}
+
+}  // namespace
+
+std::string repro_line(const std::string& program, const std::filesystem::path& case_file,
+                       const std::string& backend_words) {
+  return fmt::format("{} replay --case {} {}", shell_word(program), shell_word(case_file.string()), backend_words);
+}
+
+std::vector<Failure> keep_failures(const std::vector<FirstFailure>& first_failures, properties::Subject& subject,
+                                   const FailureOptions& options, Progress& progress) {
+  std::vector<Failure> failures;
+  for (const FirstFailure& first : first_failures) {
+    Failure failure;
+    failure.violation = first.violation;
+    failure.original_summary = first.violation.summary;
+    failure.case_index = first.case_index;
+    failure.shrunk = first.file.c;
+    if (options.shrink && !interrupted()) shrink_failure(first, subject, progress, failure);
+    CaseFile file = first.file;
+    file.c = failure.shrunk;
+    const std::string name = fmt::format("{}-{:016x}.yaml", first.violation.law, case_hash(file.c));
+    const std::filesystem::path path = options.corpus / name;
+    std::filesystem::create_directories(options.corpus);
+    write_case_file(path, file);
+    failure.case_file = path.string();
+    failure.repro = repro_line(options.program, path, options.backend_words);
+    failures.push_back(std::move(failure));
+  }
+  progress.clear();
+  return failures;
+}
+
+}  // namespace samebits::harness

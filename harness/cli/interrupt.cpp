@@ -1,0 +1,32 @@
+#include "harness/cli/interrupt.h"
+
+#include <unistd.h>
+
+#include <csignal>
+
+namespace samebits::harness {
+namespace {
+
+volatile std::sig_atomic_t g_interrupted = 0;
+
+extern "C" void on_interrupt(int) {
+  g_interrupted = 1;
+  constexpr char kText[] = "\nstopping after the current case; Ctrl-C again ends at once\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText, sizeof kText - 1);
+}
+
+}  // namespace
+
+void install_interrupt_handler() {
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;
+  // One shot, so that the second signal meets the default action.
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  ::sigaction(SIGINT, &action, nullptr);
+}
+
+bool interrupted() {
+  return g_interrupted != 0;
+}
+
+}  // namespace samebits::harness

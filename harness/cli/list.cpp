@@ -1,0 +1,69 @@
+// samebits list: what there is to name in other commands.
+#include <fmt/format.h>
+
+#include "harness/backend/backend.h"
+#include "harness/cli/options.h"
+#include "harness/cli/program.h"
+#include "harness/io/spec_library.h"
+#include "oracle/spec/validate.h"
+#include "properties/law.h"
+
+namespace samebits::harness {
+namespace {
+
+std::string spec_line(const oracle::SpecFile& file) {
+  const oracle::RouterSpec& spec = file.base;
+  const auto size = [](const std::optional<std::int64_t>& value) { return value ? fmt::format("{}", *value) : "?"; };
+  std::string line = fmt::format("E={:<4} H={:<5} k={:<3}", size(spec.shape.num_experts), size(spec.shape.hidden_size),
+                                 size(spec.shape.top_k));
+  if (const auto reason = oracle::unsupported_reason(spec)) line += fmt::format("refused: {}", *reason);
+  if (!file.variants.empty()) line += fmt::format(" {} variants", file.variants.size());
+  return line;
+}
+
+int list_specs() {
+  for (const BuiltinSpec& builtin : builtin_specs()) {
+    const std::string name(builtin.name);
+    fmt::print("{:<32}{}\n", name, spec_line(load_spec(name)));
+  }
+  return 0;
+}
+
+int list_backend_names() {
+  for (const BackendListing& backend : list_backends()) fmt::print("{:<32}{}\n", backend.name, backend.description);
+  return 0;
+}
+
+int list_laws() {
+  for (const properties::Law& law : properties::all_laws()) {
+    fmt::print("{:<20}{}\n{:<20}needs: {}; from {}\n", law.id, law.statement, "", law.hazards, law.source);
+  }
+  return 0;
+}
+
+int list_fields() {
+  for (const oracle::FieldInfo& field : oracle::schema()) {
+    fmt::print("{:<36}{} [{}]\n", field.path, field.allowed, field.default_text);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_list(CLI::App& app, Program& program) {
+  CLI::App* command = app.add_subcommand("list", "List specs, backends, laws or the fields of a spec");
+  auto what = std::make_shared<std::string>();
+  command->add_option("WHAT", *what, "specs, backends, laws or fields")
+      ->required()
+      ->check(CLI::IsMember({"specs", "backends", "laws", "fields"}));
+  command->footer("Example:\n  samebits list specs");
+  command->callback([what, &program] {
+    program.action = [what] {
+      if (*what == "specs") return list_specs();
+      if (*what == "backends") return list_backend_names();
+      return *what == "laws" ? list_laws() : list_fields();
+    };
+  });
+}
+
+}  // namespace samebits::harness

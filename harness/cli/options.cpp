@@ -1,0 +1,138 @@
+#include "harness/cli/options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+
+#include "harness/io/files.h"
+#include "harness/io/nearest.h"
+#include "harness/io/spec_library.h"
+#include "oracle/spec/validate.h"
+#include "properties/law.h"
+
+namespace samebits::harness {
+
+void add_spec_options(CLI::App& command, SpecOptions& options) {
+  command.add_option("--spec", options.spec, "Built-in spec (see `list specs`) or a spec file")
+      ->required()
+      ->type_name("S");
+  command.add_option("--variant", options.variant, "A named variant of the spec (see `show --spec S`)")->type_name("V");
+  command.add_option("--layer", options.layer, "Apply the spec's overrides for this layer")->type_name("N");
+  command.add_option("--set", options.set, "Change a field, e.g. --set selection.bias=bf16; may be repeated")
+      ->type_name("PATH=VALUE")
+      ->take_all()
+      ->allow_extra_args(false);
+}
+
+ChosenSpec resolve_spec(const SpecOptions& options) {
+  oracle::Resolution resolution;
+  if (!options.variant.empty()) resolution.variant = options.variant;
+  resolution.layer = options.layer;
+  for (const std::string& text : options.set) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw UsageError(fmt::format("--set {}: allowed is PATH=VALUE, e.g. --set shape.top_k=4", text));
+    }
+    resolution.set.push_back({text.substr(0, equals), text.substr(equals + 1)});
+  }
+  ChosenSpec chosen;
+  chosen.name = options.spec;
+  chosen.variant = options.variant;
+  chosen.spec = oracle::resolve(load_spec(options.spec), resolution);
+  return chosen;
+}
+
+void require_runnable(const std::string& name, const oracle::RouterSpec& spec) {
+  const auto require = [&](const char* field, const std::optional<std::int64_t>& value) {
+    if (!value) {
+      throw UsageError(fmt::format("spec {}: {} is not known; give it with --set {}=N", name, field, field));
+    }
+  };
+  require("shape.hidden_size", spec.shape.hidden_size);
+  require("shape.num_experts", spec.shape.num_experts);
+  require("shape.top_k", spec.shape.top_k);
+  if (const auto reason = oracle::unsupported_reason(spec)) {
+    throw UsageError(fmt::format("spec {} is refused: {}", name, *reason));
+  }
+}
+
+ChosenSpec resolve_runnable_spec(const SpecOptions& options) {
+  ChosenSpec chosen = resolve_spec(options);
+  require_runnable(chosen.name, chosen.spec);
+  return chosen;
+}
+
+void add_backend_options(CLI::App& command, BackendChoice& choice) {
+  CLI::Option* backend =
+      command.add_option("--backend", choice.backend, "Embedded router: cpu, mutant:NAME (see `list backends`)");
+  backend->type_name("B");
+  command
+      .add_option("--plugin", choice.plugin, "Shared library with the C ABI of samebits.h; runs in a worker process")
+      ->type_name("LIB.so")
+      ->excludes(backend);
+  command.add_option("--timeout", choice.timeout, "Time limit of one call into a plug-in")
+      ->type_name("TIME")
+      ->capture_default_str();
+}
+
+std::string BackendChoice::words() const {
+  if (plugin.empty()) return "--backend " + shell_word(backend);
+  return "--plugin " + shell_word(plugin) + (timeout == "20s" ? "" : " --timeout " + shell_word(timeout));
+}
+
+std::unique_ptr<properties::Subject> open(const BackendChoice& choice) {
+  if (!choice.given())
+    throw UsageError("no router to test: give --backend NAME (see `samebits list backends`) or --plugin LIB.so");
+  BackendOptions options;
+  options.name = choice.backend;
+  if (!choice.plugin.empty()) options.plugin = choice.plugin;
+  options.timeout = parse_duration("--timeout", choice.timeout);
+  return open_backend(options);
+}
+
+void add_laws_option(CLI::App& command, std::vector<std::string>& laws) {
+  command.add_option("--laws", laws, "Judge these laws only, e.g. --laws selection,weights (see `list laws`)")
+      ->delimiter(',')
+      ->type_name("A,B")
+      ->allow_extra_args(false);
+}
+
+void require_known_laws(const std::vector<std::string>& laws) {
+  for (const std::string& id : laws) {
+    if (properties::find_law(id) != nullptr) continue;
+    std::vector<std::string> names;
+    for (const properties::Law& law : properties::all_laws()) names.emplace_back(law.id);
+    throw UsageError(fmt::format("--laws: unknown law \"{}\"; {}", id, suggest_names(id, names)));
+  }
+}
+
+void add_progress_option(CLI::App& command, std::string& mode) {
+  command.add_option("--progress", mode, "auto (rewrites one line on a terminal), plain (a line every 10 s), none")
+      ->check(CLI::IsMember({"auto", "plain", "none"}))
+      ->type_name("MODE")
+      ->default_str("auto");
+}
+
+ProgressMode progress_mode(const std::string& mode) {
+  if (mode == "none") return ProgressMode::kNone;
+  return mode == "plain" ? ProgressMode::kPlain : ProgressMode::kAuto;
+}
+
+std::chrono::milliseconds parse_duration(const std::string& option, const std::string& text) {
+  double number = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string unit(end, text.data() + text.size());
+  const double factor = unit == "ms"                   ? 1.0
+                        : unit == "s" || unit.empty()  ? 1e3
+                        : unit == "m" || unit == "min" ? 6e4
+                        : unit == "h"                  ? 3.6e6
+                                                       : 0.0;
+  const double milliseconds = number * factor;
+  if (error != std::errc() || !(milliseconds >= 1.0) || milliseconds > 1e12) {
+    throw UsageError(fmt::format("{} {}: allowed is a time such as 500ms, 60s, 5m or 1h", option, text));
+  }
+  return std::chrono::milliseconds(static_cast<std::int64_t>(milliseconds));
+}
+
+}  // namespace samebits::harness

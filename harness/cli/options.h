@@ -1,0 +1,61 @@
+// Options that several subcommands share, with the same words everywhere.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "harness/backend/backend.h"
+#include "harness/cli/progress.h"
+#include "oracle/spec/router_spec.h"
+
+namespace samebits::harness {
+
+// The command line contradicts itself or names something that does not exist: exit code 2.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct SpecOptions {
+  std::string spec, variant;
+  std::optional<std::int64_t> layer;
+  std::vector<std::string> set;  // path=value
+};
+void add_spec_options(CLI::App& command, SpecOptions& options);
+
+struct ChosenSpec {
+  std::string name, variant;
+  oracle::RouterSpec spec;
+};
+// Throws SpecError or UsageError; does not ask whether the spec can be run.
+ChosenSpec resolve_spec(const SpecOptions& options);
+// As resolve_spec; a spec that this program cannot run is refused with the reason.
+ChosenSpec resolve_runnable_spec(const SpecOptions& options);
+void require_runnable(const std::string& name, const oracle::RouterSpec& spec);
+
+struct BackendChoice {
+  std::string backend, plugin, timeout = "20s";
+  std::string words() const;  // the options again, for a REPRO line
+  std::string name() const { return plugin.empty() ? backend : plugin; }
+  bool given() const { return !backend.empty() || !plugin.empty(); }
+};
+void add_backend_options(CLI::App& command, BackendChoice& choice);
+std::unique_ptr<properties::Subject> open(const BackendChoice& choice);
+
+void add_laws_option(CLI::App& command, std::vector<std::string>& laws);
+void require_known_laws(const std::vector<std::string>& laws);
+
+void add_progress_option(CLI::App& command, std::string& mode);
+ProgressMode progress_mode(const std::string& mode);
+
+// "500ms", "60s", "5m", "1h"; a bare number is seconds.
+std::chrono::milliseconds parse_duration(const std::string& option, const std::string& text);
+
+}  // namespace samebits::harness

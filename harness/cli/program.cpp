@@ -1,0 +1,99 @@
+#include "harness/cli/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "harness/backend/backend.h"
+#include "harness/cli/interrupt.h"
+#include "harness/cli/options.h"
+#include "harness/io/nearest.h"
+#include "harness/io/safetensors.h"
+#include "oracle/emulate/tc256.h"
+#include "oracle/spec/spec_yaml.h"
+
+namespace samebits::harness {
+namespace {
+
+constexpr int kUsage = 2, kBackend = 3;
+
+int fail(int code, const std::string& message) {
+  std::fflush(stdout);
+  fmt::print(stderr, "samebits: {}\n", message);
+  return code;
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+int parse_and_act(int argc, char** argv) {
+  CLI::App app(
+      "Tests Mixture-of-Experts routers: generates cases, judges every answer by laws and an independent oracle,\n"
+      "and shrinks what fails to a few numbers.");
+  app.name("samebits");
+  app.set_version_flag("--version", "samebits " SAMEBITS_VERSION);
+  app.set_help_flag("--help", "Print this help");
+  app.require_subcommand(1);
+  app.footer(
+      "Exit codes: 0 clean, 1 a law was broken, 2 usage or input error, 3 backend not loaded, 4 too little tested,\n"
+      "130 interrupted.\n\nExample:\n  samebits fuzz --spec glm-5.3-flash --backend cpu");
+  Program program;
+  program.path = argv[0];
+  add_fuzz(app, program);
+  add_gen(app, program);
+  add_run(app, program);
+  add_check(app, program);
+  add_replay(app, program);
+  add_shrink(app, program);
+  add_explain(app, program);
+  add_list(app, program);
+  add_show(app, program);
+  const std::vector<std::string> names = command_names(app);
+  if (argc > 1 && argv[1][0] != '-' && std::find(names.begin(), names.end(), argv[1]) == names.end()) {
+    return fail(kUsage, fmt::format("unknown command \"{}\"; {}", argv[1], suggest_names(argv[1], names)));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    const bool named = !app.get_subcommands().empty();
+    return fail(kUsage, fmt::format("{}\nsee: {}{} --help", error.what(), program.path,
+                                    named ? " " + app.get_subcommands().front()->get_name() : ""));
+  }
+  if (const std::string problem = oracle::self_test(); !problem.empty()) {
+    return fail(kBackend, "this build or machine cannot compute the oracle: " + problem);
+  }
+  install_interrupt_handler();
+  return program.action();
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "worker") == 0) return run_worker(argc, argv);
+  try {
+    return parse_and_act(argc, argv);
+  } catch (const UsageError& error) {
+    return fail(kUsage, error.what());
+  } catch (const UnknownBackend& error) {
+    return fail(kUsage, error.what());
+  } catch (const oracle::SpecError& error) {
+    return fail(kUsage, error.what());
+  } catch (const FileError& error) {
+    return fail(kUsage, error.what());
+  } catch (const BackendError& error) {
+    return fail(kBackend, error.what());
+  } catch (const std::exception& error) {
+    return fail(kBackend, fmt::format("stopped by an unexpected error: {}", error.what()));
+  }
+}
+
+}  // namespace samebits::harness

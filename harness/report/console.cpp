@@ -1,0 +1,158 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "harness/io/claims_json.h"
+#include "harness/report/case_text.h"
+#include "harness/report/report.h"
+
+namespace samebits::harness {
+namespace {
+
+constexpr std::size_t kMaxLines = 40;
+constexpr std::size_t kWidth = 120;
+constexpr std::int64_t kMaxNumbers = 40;
+
+using Lines = std::vector<std::string>;
+
+// Words joined into lines of at most kWidth, at most `most` lines.
+Lines wrapped(const std::string& label, const std::vector<std::string>& words, std::size_t most) {
+  Lines lines = {label};
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string word = words[i] + (i + 1 < words.size() ? ", " : "");
+    if (lines.back().size() + word.size() > kWidth && lines.back().size() > label.size()) {
+      if (lines.size() == most) {
+        lines.back() += fmt::format("and {} more", words.size() - i);
+        break;
+      }
+      lines.emplace_back(label.size(), ' ');
+    }
+    lines.back() += word;
+  }
+  return lines;
+}
+
+std::string clipped(const std::string& text, std::size_t most) {
+  std::string line = text;
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line.size() <= most ? line : line.substr(0, most - 3) + "...";
+}
+
+void append(Lines& lines, const Lines& more) {
+  lines.insert(lines.end(), more.begin(), more.end());
+}
+
+Lines header(const Report& report) {
+  Lines lines;
+  lines.push_back(
+      fmt::format("spec      {}{}", report.spec, report.variant.empty() ? "" : ", variant " + report.variant));
+  lines.push_back(clipped(fmt::format("backend   {}: {} {}: {}", report.backend, report.claims.name,
+                                      report.claims.version, claims_line(report.claims)),
+                          160));
+  std::string cases = fmt::format("cases     {} ({} rows)", grouped(report.cases), grouped(report.rows));
+  if (report.command == "fuzz") cases += fmt::format(", seed {}", report.seed);
+  cases += fmt::format(", {:.1f} s", report.seconds);
+  if (report.interrupted) cases += ", interrupted";
+  lines.push_back(cases);
+  if (report.skipped > 0) {
+    lines.push_back(clipped(fmt::format("skipped   {}: {}", grouped(report.skipped), report.skip_reason), 200));
+  }
+  if (report.cases == 0) return lines;
+  const Shapes& s = report.shapes;
+  const auto span = [](std::int64_t least, std::int64_t most) {
+    return least == most ? fmt::format("{}", most) : fmt::format("{}..{}", least, most);
+  };
+  lines.push_back(
+      fmt::format("shapes    T up to {}, H {}, E {}, k {}", s.num_tokens_max,
+                  s.hidden_size_max == 0 ? "none (from logits)" : span(s.hidden_size_min, s.hidden_size_max),
+                  span(s.num_experts_min, s.num_experts_max), span(s.top_k_min, s.top_k_max)));
+  std::vector<std::string> hazards;
+  for (const auto& [hazard, cases_met] : report.hazards) hazards.push_back(fmt::format("{} {}", hazard, cases_met));
+  append(lines, wrapped("hazards   ", hazards, 3));
+  return lines;
+}
+
+Lines law_table(const Report& report) {
+  Lines lines = {fmt::format("{:<20}{:<16}{:>14}{:>9}{:>9}", "law", "verdict", "relevant", "cases", "failed")};
+  for (const auto& [law, tally] : report.laws) {
+    if (!tally.applicable) {
+      lines.push_back(
+          clipped(fmt::format("{:<20}{:<16}{}", law->id, "not applicable", tally.not_applicable_reason), kWidth));
+      continue;
+    }
+    lines.push_back(fmt::format("{:<20}{:<16}{:>14}{:>9}{:>9}", law->id, to_text(tally.verdict),
+                                grouped(tally.relevant), grouped(tally.cases), grouped(tally.failed)));
+  }
+  return lines;
+}
+
+// Everything about a failure; `brief`: what it is and how to see it again.
+Lines failure_lines(const Failure& failure, bool brief) {
+  const properties::Violation& violation = failure.violation;
+  Lines lines = {clipped(fmt::format("FAILED {}: {}", violation.law, violation.summary), 240)};
+  if (!brief) {
+    if (!violation.observed.empty()) lines.push_back(clipped("  observed  " + violation.observed, 240));
+    if (!violation.expected.empty()) lines.push_back(clipped("  expected  " + violation.expected, 240));
+    for (std::size_t i = 0; i < std::min<std::size_t>(violation.notes.size(), 3); ++i) {
+      lines.push_back(clipped("  " + violation.notes[i], 240));
+    }
+    const CaseNumbers numbers = case_numbers(failure.shrunk, kMaxNumbers);
+    const std::string origin =
+        failure.shrink_evaluations > 0
+            ? fmt::format("shrunk from case {} in {} evaluations", failure.case_index, failure.shrink_evaluations)
+            : fmt::format("case {}, not shrunk", failure.case_index);
+    lines.push_back(fmt::format("  {}: {}; {} numbers that are not 0{}", origin, case_sizes(failure.shrunk),
+                                grouped(numbers.count), numbers.lines.empty() ? "" : ":"));
+    for (const std::string& line : numbers.lines) lines.push_back("    " + clipped(line, 400));
+  }
+  if (!failure.repro.empty()) lines.push_back("REPRO: " + failure.repro);
+  return lines;
+}
+
+std::string meaning(const Report& report) {
+  switch (exit_code(report)) {
+    case 0:
+      return "A pass means that no law was broken in these cases, under these claims; it is no proof for shapes, "
+             "values and "
+             "hazards that are not listed above.";
+    case 1:
+      return "A failure means that the router does not keep what it claims; the case above shows it with the fewest "
+             "numbers "
+             "found, not with every fault it has.";
+    case 130:
+      return "Interrupted: the verdicts cover the cases judged so far; a pass of a part says nothing about the rest.";
+    default:
+      return "Too little was tested for a verdict: an inconclusive law met fewer relevant comparisons than it needs; "
+             "this is "
+             "not a pass.";
+  }
+}
+
+}  // namespace
+
+std::string to_console(const Report& report) {
+  Lines lines = header(report);
+  lines.emplace_back();
+  append(lines, law_table(report));
+  // The last two lines are a blank one and the meaning; one more says what was left out.
+  const std::size_t room = kMaxLines - 3;
+  std::size_t shown = 0;
+  for (const Failure& failure : report.failures) {
+    const std::size_t reserved = 2 * std::min<std::size_t>(report.failures.size() - shown - 1, 3);
+    Lines block = failure_lines(failure, false);
+    if (lines.size() + block.size() + reserved > room) block = failure_lines(failure, true);
+    if (lines.size() + block.size() > room) break;
+    append(lines, block);
+    ++shown;
+  }
+  if (shown < report.failures.size()) {
+    lines.push_back(
+        fmt::format("and {} more failed laws: see the table, and --json for all", report.failures.size() - shown));
+  }
+  lines.emplace_back();
+  lines.push_back(meaning(report));
+  return fmt::format("{}\n", fmt::join(lines, "\n"));
+}
+
+}  // namespace samebits::harness

@@ -1,0 +1,89 @@
+#include <nlohmann/json.hpp>
+
+#include "harness/io/claims_json.h"
+#include "harness/report/case_text.h"
+#include "harness/report/report.h"
+
+namespace samebits::harness {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kSchemaVersion = 1;
+
+ordered_json range(std::int64_t least, std::int64_t most) {
+  return {{"min", least}, {"max", most}};
+}
+
+ordered_json shape_of(const properties::Case& c) {
+  const properties::CaseDescription& d = c.description;
+  ordered_json shape = {{"num_tokens", d.num_tokens}, {"num_experts", d.num_experts}, {"top_k", d.top_k}};
+  if (d.stage == properties::Stage::kFull) shape["hidden_size"] = d.hidden_size;
+  if (d.n_group > 1) shape["n_group"] = d.n_group;
+  return shape;
+}
+
+ordered_json failure_json(const Failure& failure) {
+  const properties::Violation& violation = failure.violation;
+  ordered_json entry = {{"law", violation.law},
+                        {"summary", violation.summary},
+                        {"observed", violation.observed},
+                        {"expected", violation.expected},
+                        {"notes", violation.notes},
+                        {"row", violation.row},
+                        {"slot", violation.slot},
+                        {"case_index", failure.case_index},
+                        {"original_summary", failure.original_summary},
+                        {"shrink_evaluations", failure.shrink_evaluations},
+                        {"shape", shape_of(failure.shrunk)},
+                        {"nonzero_numbers", case_numbers(failure.shrunk, 0).count},
+                        {"case_file", failure.case_file},
+                        {"repro", failure.repro}};
+  return entry;
+}
+
+}  // namespace
+
+std::string to_json(const Report& report) {
+  const Shapes& shapes = report.shapes;
+  ordered_json laws = ordered_json::object();
+  for (const auto& [law, tally] : report.laws) {
+    ordered_json entry = {{"applicable", tally.applicable}};
+    if (!tally.applicable) entry["reason"] = tally.not_applicable_reason;
+    entry["cases"] = tally.cases;
+    entry["relevant"] = tally.relevant;
+    entry["failed"] = tally.failed;
+    entry["verdict"] = to_text(tally.verdict);
+    laws[law->id] = std::move(entry);
+  }
+  ordered_json failures = ordered_json::array();
+  for (const Failure& failure : report.failures) failures.push_back(failure_json(failure));
+  const ordered_json root = {{"schema_version", kSchemaVersion},
+                             {"program", "samebits"},
+                             {"program_version", SAMEBITS_VERSION},
+                             {"command", report.command},
+                             {"exit_code", exit_code(report)},
+                             {"spec", report.spec},
+                             {"variant", report.variant},
+                             {"backend", report.backend},
+                             {"claims", claims_to_json(report.claims)},
+                             {"seed", report.seed},
+                             {"cases", report.cases},
+                             {"rows", report.rows},
+                             {"skipped", report.skipped},
+                             {"skip_reason", report.skip_reason},
+                             {"seconds", report.seconds},
+                             {"interrupted", report.interrupted},
+                             {"shapes",
+                              {{"hidden_size", range(shapes.hidden_size_min, shapes.hidden_size_max)},
+                               {"num_experts", range(shapes.num_experts_min, shapes.num_experts_max)},
+                               {"top_k", range(shapes.top_k_min, shapes.top_k_max)},
+                               {"num_tokens", {{"max", shapes.num_tokens_max}}}}},
+                             {"hazards", report.hazards},
+                             {"laws", std::move(laws)},
+                             {"failures", std::move(failures)}};
+  // Text of a router may be any bytes; what is not UTF-8 is replaced.
+  return root.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace samebits::harness

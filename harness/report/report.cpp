@@ -1,0 +1,35 @@
+#include "harness/report/report.h"
+
+#include <algorithm>
+
+namespace samebits::harness {
+
+using properties::Verdict;
+
+int exit_code(const Report& report) {
+  constexpr int kClean = 0, kBroken = 1, kTooLittle = 4, kInterrupted = 130;
+  if (report.interrupted) return kInterrupted;
+  const auto any = [&](Verdict verdict) {
+    return std::any_of(report.laws.begin(), report.laws.end(),
+                       [&](const auto& entry) { return entry.second.verdict == verdict; });
+  };
+  if (any(Verdict::kFail) || !report.failures.empty()) return kBroken;
+  if (report.cases == 0 || !any(Verdict::kPass)) return kTooLittle;
+  return report.command != "replay" && any(Verdict::kInconclusive) ? kTooLittle : kClean;
+}
+
+const char* to_text(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kPass:
+      return "pass";
+    case Verdict::kFail:
+      return "fail";
+    case Verdict::kInconclusive:
+      return "inconclusive";
+    case Verdict::kNotApplicable:
+      return "not_applicable";
+  }
+  return "unknown";
+}
+
+}  // namespace samebits::harness
