@@ -48,10 +48,10 @@ enum class LogitsFamily {
   kNormal,       // offset + spread * N(0, 1)
   kAllEqual,     // offset + spread * N(0, 1), one value in a row
   kFewDistinct,  // offset + spread * level, levels as of the bias: ties across the cut, members at distant ids
-  kUlpSteps,     // level steps of one unit in the last place above offset (of bf16 where the spec rounds logits)
-  kSparse,       // offset, for one in 16 offset + spread * {0.75, 0.8, 1}: the best expert can be alone in its group
-  kSaturated,    // values at which scores round to 1, lose their bits, underflow or overflow
-  kSignedZero,   // +0 and -0
+  kUlpSteps,    // offset + n units in the last place (bf16 units where the spec rounds logits), n consecutive or levels
+  kSparse,      // offset, for one in 16 offset + spread * {0.75, 0.8, 1}: the best expert can be alone in its group
+  kSaturated,   // values at which scores round to 1, lose their bits, underflow or overflow
+  kSignedZero,  // +0 and -0
 };
 
 enum class TensorId { kHiddenStates, kGateWeight, kLinearBias, kSelectionBias, kRouterLogits };

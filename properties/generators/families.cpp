@@ -71,17 +71,21 @@ float inverse_sqrt(std::int64_t hidden_size) {
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(hidden_size)));
 }
 
-float logit_value(const CaseDescription& d, std::uint32_t ulp, std::uint64_t bits, std::uint64_t first_bits) {
+// `bits` belong to the expert, `row_bits` to the row.
+float logit_value(const CaseDescription& d, std::uint32_t ulp, std::int64_t expert, std::uint64_t bits,
+                  std::uint64_t row_bits) {
   switch (d.logits) {
     case LogitsFamily::kNormal:
       return d.logits_offset + d.logits_spread * normal(bits);
     case LogitsFamily::kAllEqual:
-      return d.logits_offset + d.logits_spread * normal(first_bits);
+      return d.logits_offset + d.logits_spread * normal(row_bits);
     case LogitsFamily::kFewDistinct:
       return d.logits_offset + d.logits_spread * static_cast<float>(geometric_level(bits));
     case LogitsFamily::kUlpSteps: {
+      // In half of the rows all experts are apart, consecutive ones by one step; in the others most are tied.
+      const std::int64_t level = (row_bits & 1) != 0 ? expert ^ uniform_below(row_bits, 1024) : geometric_level(bits);
+      const std::uint32_t steps = static_cast<std::uint32_t>(level) * ulp;
       // Upwards on the number line: the magnitude of a negative value falls.
-      const std::uint32_t steps = static_cast<std::uint32_t>(geometric_level(bits)) * ulp;
       const std::uint32_t start = std::bit_cast<std::uint32_t>(d.logits_offset);
       return std::bit_cast<float>(d.logits_offset < 0.0f ? start - steps : start + steps);
     }
@@ -155,7 +159,7 @@ std::vector<T> generate_gate_weight(const Case& c, const Kept& kept) {
       return fill<T>(kept.experts, kept.columns, [&](std::int64_t expert) {
         return [&, expert](std::int64_t column) {
           RandomRow bits(key, Stream::kLogits, column);
-          return logit_value(d, logit_ulp(c.spec), bits.at(expert), bits.at(0));
+          return logit_value(d, logit_ulp(c.spec), expert, bits.at(expert), bits.at(0));
         };
       });
     case WeightFamily::kZero:
@@ -259,9 +263,9 @@ std::vector<float> generate_router_logits(const Case& c, const Kept& kept) {
   const std::uint32_t ulp = logit_ulp(c.spec);
   return fill<float>(kept.rows, kept.experts, [&](std::int64_t row) {
     RandomRow bits(d.data_key, Stream::kLogits, row);
-    const std::uint64_t first_bits = bits.at(0);
-    return [&d, bf16, ulp, bits, first_bits](std::int64_t expert) mutable {
-      const float value = logit_value(d, ulp, bits.at(expert), first_bits);
+    const std::uint64_t row_bits = bits.at(0);
+    return [&d, bf16, ulp, bits, row_bits](std::int64_t expert) mutable {
+      const float value = logit_value(d, ulp, expert, bits.at(expert), row_bits);
       return bf16 ? oracle::round_to_bf16(value) : value;
     };
   });

@@ -262,7 +262,8 @@ void signed_zero(const RouterSpec&, const Draw&, CaseDescription& d) {
 
 void subnormal(const RouterSpec& spec, const Draw& draw, CaseDescription& d) {
   d.hidden = HiddenFamily::kSubnormal;
-  d.weight = choose(draw, 16, 2) == 0 ? WeightFamily::kWideExponent : WeightFamily::kNormal;
+  // Logits about 2^-127 with kNormal: subnormal in fp32, though not all of their products are in range.
+  d.weight = choose(draw, 16, 2) == 0 ? WeightFamily::kNormal : WeightFamily::kWideExponent;
   logits(d, LogitsFamily::kUlpSteps, 0.0f);
   no_bias(d);
   if (choose(draw, 24, 2) == 1) usual_bias(spec, draw, d);
