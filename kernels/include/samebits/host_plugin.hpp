@@ -1,0 +1,246 @@
+// The C ABI for a router that works in host memory on one row at a time, so that a plug-in is one class:
+//
+//   struct MyRouter : samebits::HostRouter {
+//     static void describe(samebits_info& info);         // name, version, arithmetic, claims; the rest is filled in
+//     static std::vector<samebits::Rule> rules(const samebits_router_spec& spec);  // what a spec must be like
+//     void logits(const float* x, float* logits) const;  // x [H] -> logits [E], one row; must not allocate
+//     void route(float* logits, int32_t* ids, float* weights) const;  // logits [E], may be overwritten -> [K], [K]
+//   };
+//   SAMEBITS_HOST_PLUGIN(MyRouter)
+//
+// Strides, dtypes, padding rows, workspace and error texts are handled here. C++17, no dependencies but samebits.h.
+// Other plug-ins (device memory, bookkeeping, returned logits, whole batches) export the functions of samebits.h
+// themselves.
+#ifndef SAMEBITS_HOST_PLUGIN_HPP_
+#define SAMEBITS_HOST_PLUGIN_HPP_
+
+#include <samebits/samebits.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace samebits {
+
+// Constants as fp32; a bias that the spec wants in bf16 is rounded.
+struct HostRouter {
+  samebits_router_spec spec;
+  std::vector<float> gate_weight;     // [E, H], or empty: only given logits will be routed
+  std::vector<float> linear_bias;     // [E] or empty
+  std::vector<float> selection_bias;  // [E] or empty
+};
+
+// A field of the spec that must have one value: "n_group is 8; this router does 1".
+struct Rule {
+  const char* field;
+  double found;
+  double allowed;
+};
+
+// Rules of a router without the rarer features: no input norm or scale, linear bias, temperature, softcap, groups,
+// per-expert scales, experts in the gate or zero experts; everything in fp32; ranked by score; slots by key.
+inline std::vector<Rule> ordinary(const samebits_router_spec& spec) {
+  return {{"input_norm", double(spec.input_norm), SAMEBITS_INPUT_NORM_NONE},
+          {"input_scale_vector", double(spec.input_scale_vector), 0},
+          {"input_scale_rsqrt_hidden_size", double(spec.input_scale_rsqrt_hidden_size), 0},
+          {"input_scale", spec.input_scale, 1},
+          {"linear_bias_dtype", double(spec.linear_bias_dtype), SAMEBITS_DTYPE_NONE},
+          {"logits_dtype", double(spec.logits_dtype), SAMEBITS_FP32},
+          {"temperature", spec.temperature, 1},
+          {"softcap", spec.softcap, 0},
+          {"score_stage", double(spec.score_stage), SAMEBITS_SCORE_BEFORE_TOPK},
+          {"score_dtype", double(spec.score_dtype), SAMEBITS_FP32},
+          {"selection_method", double(spec.selection_method), SAMEBITS_SELECT_TOPK},
+          {"rank_by", double(spec.rank_by), SAMEBITS_RANK_BY_SCORE},
+          {"num_bias_variants", double(spec.num_bias_variants), 1},
+          {"n_group", double(spec.n_group), 1},
+          {"topk_scope", double(spec.topk_scope), SAMEBITS_TOPK_GLOBAL},
+          {"sort", double(spec.sort), SAMEBITS_SORT_BY_KEY_DESC},
+          {"weight_source", double(spec.weight_source), SAMEBITS_WEIGHT_UNBIASED_SCORE},
+          {"per_expert_scale", double(spec.per_expert_scale), 0},
+          {"global_scale", double(spec.global_scale), 0},
+          {"weights_dtype", double(spec.weights_dtype), SAMEBITS_FP32},
+          {"shared_mode", double(spec.shared_mode), SAMEBITS_SHARED_OUTSIDE_ROUTER},
+          {"zero_experts", double(spec.zero_experts), 0}};
+}
+
+namespace detail {
+
+inline float widen(std::uint16_t bf16) {
+  const std::uint32_t bits = static_cast<std::uint32_t>(bf16) << 16;
+  float value = 0;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// To nearest, ties to even; NaN stays NaN.
+inline float round_to_bf16(float value) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(bits));
+  if (value != value) return value;
+  bits += 0x7fffu + ((bits >> 16) & 1u);
+  return widen(static_cast<std::uint16_t>(bits >> 16));
+}
+
+// Row `row` of a BF16 or FP32 tensor, as fp32.
+inline void read_row(const samebits_tensor& tensor, std::int64_t row, float* out) {
+  const std::int64_t first = row * tensor.row_stride;
+  for (std::int64_t i = 0; i < tensor.cols; ++i) {
+    out[i] = tensor.dtype == SAMEBITS_BF16 ? widen(static_cast<const std::uint16_t*>(tensor.data)[first + i])
+                                           : static_cast<const float*>(tensor.data)[first + i];
+  }
+}
+
+inline std::vector<float> read(const samebits_tensor& tensor, std::int64_t rows, bool round) {
+  std::vector<float> values;
+  if (tensor.data == nullptr) return values;
+  values.resize(static_cast<std::size_t>(rows * tensor.cols));
+  for (std::int64_t row = 0; row < rows; ++row) read_row(tensor, row, values.data() + row * tensor.cols);
+  for (float& value : values) value = round ? round_to_bf16(value) : value;
+  return values;
+}
+
+inline std::string& last_error() {
+  thread_local std::string text;
+  return text;
+}
+
+inline samebits_status fail(samebits_status status, std::string text) {
+  last_error() = std::move(text);
+  return status;
+}
+
+template <class Router>
+samebits_status describe(samebits_info* info) {
+  if (info == nullptr || info->struct_size < sizeof(samebits_info)) return SAMEBITS_INVALID_ARGUMENT;
+  *info = samebits_info{};
+  info->struct_size = sizeof(samebits_info);
+  info->abi_version = SAMEBITS_ABI_VERSION;
+  info->memory_kinds = SAMEBITS_MEMORY_HOST;
+  Router::describe(*info);
+  return SAMEBITS_OK;
+}
+
+template <class Router>
+samebits_status supports(const samebits_router_spec* spec, char* reason, std::size_t reason_size) {
+  if (spec == nullptr) return SAMEBITS_INVALID_ARGUMENT;
+  for (const Rule& rule : Router::rules(*spec)) {
+    if (rule.found == rule.allowed) continue;
+    std::snprintf(reason, reason_size, "%s is %g; this router does %g", rule.field, rule.found, rule.allowed);
+    return SAMEBITS_UNSUPPORTED;
+  }
+  return SAMEBITS_OK;
+}
+
+template <class Router>
+samebits_status create(const samebits_router_spec* spec, const samebits_constants* constants, Router** router) {
+  if (spec == nullptr || constants == nullptr || router == nullptr) {
+    return fail(SAMEBITS_INVALID_ARGUMENT, "samebits_create: a null argument");
+  }
+  *router = nullptr;
+  if (constants->memory != SAMEBITS_MEMORY_HOST) return fail(SAMEBITS_UNSUPPORTED, "constants must be in host memory");
+  char reason[256] = "";
+  if (supports<Router>(spec, reason, sizeof(reason)) != SAMEBITS_OK) return fail(SAMEBITS_UNSUPPORTED, reason);
+  try {
+    *router = new Router{{*spec, read(constants->gate_weight, constants->gate_weight.rows, false),
+                          read(constants->linear_bias, 1, spec->linear_bias_dtype == SAMEBITS_BF16),
+                          read(constants->selection_bias, 1, spec->selection_bias_dtype == SAMEBITS_BF16)}};
+  } catch (const std::exception& error) {
+    return fail(SAMEBITS_OUT_OF_MEMORY, error.what());
+  }
+  return SAMEBITS_OK;
+}
+
+// One row of everything: hidden state [H], logits [E], ids [K], weights [K].
+inline std::size_t workspace_bytes(const samebits_router_spec& spec) {
+  return sizeof(float) * static_cast<std::size_t>(spec.hidden_size + spec.num_experts + 2 * spec.top_k);
+}
+
+template <class Router>
+samebits_status route(const Router& router, const samebits_inputs& inputs, samebits_outputs& outputs, void* workspace,
+                      bool from_logits) {
+  const samebits_router_spec& spec = router.spec;
+  const samebits_tensor& start = from_logits ? inputs.router_logits : inputs.hidden_states;
+  const bool narrow = outputs.topk_ids.dtype == SAMEBITS_INT32;
+  if ((!narrow && outputs.topk_ids.dtype != SAMEBITS_INT64) || outputs.topk_weights.dtype != SAMEBITS_FP32) {
+    return fail(SAMEBITS_UNSUPPORTED, "topk_ids must be INT32 or INT64, topk_weights FP32");
+  }
+  if (inputs.num_tokens > 0 && start.data == nullptr) return fail(SAMEBITS_INVALID_ARGUMENT, "the input is absent");
+  if (!from_logits && router.gate_weight.empty()) return fail(SAMEBITS_INVALID_ARGUMENT, "there is no gate weight");
+  float* const x = static_cast<float*>(workspace);
+  float* const logits = x + spec.hidden_size;
+  float* const weights = logits + spec.num_experts;
+  std::int32_t* const ids = reinterpret_cast<std::int32_t*>(weights + spec.top_k);
+  for (std::int64_t row = 0; row < inputs.num_tokens; ++row) {
+    const bool padding = inputs.num_valid_rows != nullptr && row >= *inputs.num_valid_rows;
+    if (!padding) {
+      read_row(start, row, from_logits ? logits : x);
+      if (!from_logits) router.logits(x, logits);
+      router.route(logits, ids, weights);
+    }
+    for (std::int32_t column = 0; column < spec.top_k; ++column) {
+      const std::int32_t id = padding ? -1 : ids[column];
+      const std::int64_t at = row * outputs.topk_ids.row_stride + column;
+      if (narrow) {
+        static_cast<std::int32_t*>(outputs.topk_ids.data)[at] = id;
+      } else {
+        static_cast<std::int64_t*>(outputs.topk_ids.data)[at] = id;
+      }
+      static_cast<float*>(outputs.topk_weights.data)[row * outputs.topk_weights.row_stride + column] =
+          padding ? 0.0f : weights[column];
+    }
+  }
+  std::snprintf(outputs.kernel_name, sizeof(outputs.kernel_name), "one row at a time");
+  return SAMEBITS_OK;
+}
+
+}  // namespace detail
+}  // namespace samebits
+
+#define SAMEBITS_HOST_PLUGIN(Router)                                                                       \
+  struct samebits_router : Router {};                                                                      \
+  extern "C" {                                                                                             \
+  uint32_t samebits_abi_version(void) {                                                                    \
+    return SAMEBITS_ABI_VERSION;                                                                           \
+  }                                                                                                        \
+  samebits_status samebits_describe(samebits_info* info) {                                                 \
+    return samebits::detail::describe<Router>(info);                                                       \
+  }                                                                                                        \
+  samebits_status samebits_supports(const samebits_router_spec* spec, char* reason, size_t reason_size) {  \
+    return samebits::detail::supports<Router>(spec, reason, reason_size);                                  \
+  }                                                                                                        \
+  int32_t samebits_topk_columns(const samebits_router_spec* spec) {                                        \
+    return spec == nullptr ? 0 : spec->top_k;                                                              \
+  }                                                                                                        \
+  samebits_status samebits_create(const samebits_router_spec* spec, const samebits_constants* constants,   \
+                                  samebits_router** router) {                                              \
+    return samebits::detail::create(spec, constants, router);                                              \
+  }                                                                                                        \
+  size_t samebits_workspace_bytes(const samebits_router* router, int64_t) {                                \
+    return samebits::detail::workspace_bytes(router->spec);                                                \
+  }                                                                                                        \
+  samebits_status samebits_workspace_init(const samebits_router*, void*, size_t, void*) {                  \
+    return SAMEBITS_OK;                                                                                    \
+  }                                                                                                        \
+  samebits_status samebits_route(const samebits_router* router, const samebits_inputs* inputs,             \
+                                 samebits_outputs* outputs, void* workspace, void*) {                      \
+    return samebits::detail::route(*router, *inputs, *outputs, workspace, false);                          \
+  }                                                                                                        \
+  samebits_status samebits_route_from_logits(const samebits_router* router, const samebits_inputs* inputs, \
+                                             samebits_outputs* outputs, void* workspace, void*) {          \
+    return samebits::detail::route(*router, *inputs, *outputs, workspace, true);                           \
+  }                                                                                                        \
+  const char* samebits_last_error(const samebits_router*) {                                                \
+    return samebits::detail::last_error().c_str();                                                         \
+  }                                                                                                        \
+  void samebits_destroy(samebits_router* router) {                                                         \
+    delete router;                                                                                         \
+  }                                                                                                        \
+  }
+
+#endif  // SAMEBITS_HOST_PLUGIN_HPP_
