@@ -6,7 +6,7 @@
 namespace samebits::oracle::yaml {
 namespace {
 
-bool is_plain_scalar(const Node& node) {
+bool is_plain_scalar(const YamlNode& node) {
   return node.kind == NodeKind::kScalar && !node.quoted;
 }
 bool is_digit(char c) {
@@ -26,7 +26,7 @@ std::string Integer::allowed() const {
   return "integer " + std::to_string(least) + " .. " + std::to_string(greatest);
 }
 
-std::optional<std::int64_t> Integer::decode(const Node& node) const {
+std::optional<std::int64_t> Integer::decode(const YamlNode& node) const {
   if (!is_plain_scalar(node)) return std::nullopt;
   std::string_view digits = node.text;
   if (!digits.empty() && digits[0] == '-') digits.remove_prefix(1);
@@ -39,7 +39,7 @@ std::optional<std::int64_t> Integer::decode(const Node& node) const {
   return value;
 }
 
-std::optional<double> Real::decode(const Node& node) const {
+std::optional<double> Real::decode(const YamlNode& node) const {
   if (!is_plain_scalar(node) || !looks_decimal(node.text)) return std::nullopt;
   std::string_view text = node.text;
   if (text[0] == '+') text.remove_prefix(1);
@@ -68,19 +68,19 @@ std::string Real::encode(double value) const {
   return text;
 }
 
-std::optional<bool> Boolean::decode(const Node& node) const {
+std::optional<bool> Boolean::decode(const YamlNode& node) const {
   if (!is_plain_scalar(node)) return std::nullopt;
   if (node.text == "true") return true;
   if (node.text == "false") return false;
   return std::nullopt;
 }
 
-std::optional<std::string> Text::decode(const Node& node) const {
+std::optional<std::string> Text::decode(const YamlNode& node) const {
   if (node.kind != NodeKind::kScalar) return std::nullopt;
   return node.text;
 }
 
-std::optional<std::string> Name::decode(const Node& node) const {
+std::optional<std::string> Name::decode(const YamlNode& node) const {
   return Text().decode(node);
 }
 
@@ -90,7 +90,7 @@ bool Name::valid(const std::string& value) const {
   return !empty_or_hidden_or_option && value.size() <= 100 && value.find_first_not_of(kAllowed) == std::string::npos;
 }
 
-std::optional<TextMap::Map> TextMap::decode(const Node& node) const {
+std::optional<TextMap::Map> TextMap::decode(const YamlNode& node) const {
   if (node.kind != NodeKind::kMap) return std::nullopt;
   Map map;
   for (std::size_t i = 0; i < node.keys.size(); ++i) {

@@ -32,7 +32,7 @@ struct Enumeration {
     }
     return text;
   }
-  std::optional<E> decode(const Node& node) const {
+  std::optional<E> decode(const YamlNode& node) const {
     if (node.kind != NodeKind::kScalar && node.kind != NodeKind::kNull) return std::nullopt;
     const std::string_view text = node.kind == NodeKind::kNull ? "null" : std::string_view(node.text);
     for (const Named& named : names) {
@@ -54,7 +54,7 @@ struct Integer {
   std::int64_t greatest = 2147483647;  // the C ABI carries 32 bits
 
   std::string allowed() const;
-  std::optional<std::int64_t> decode(const Node& node) const;
+  std::optional<std::int64_t> decode(const YamlNode& node) const;
   bool valid(std::int64_t value) const { return value >= least && value <= greatest; }
   std::string encode(std::int64_t value) const { return std::to_string(value); }
 };
@@ -65,21 +65,21 @@ struct Real {
   bool zero_allowed = false;  // never negative, and never -0, whose sign would reach the weights
 
   std::string allowed() const { return zero_allowed ? "number >= 0 in fp32 range" : "number > 0 in fp32 range"; }
-  std::optional<double> decode(const Node& node) const;
+  std::optional<double> decode(const YamlNode& node) const;
   bool valid(double value) const;
   std::string encode(double value) const;
 };
 
 struct Boolean {
   std::string allowed() const { return "true | false"; }
-  std::optional<bool> decode(const Node& node) const;
+  std::optional<bool> decode(const YamlNode& node) const;
   bool valid(bool) const { return true; }
   std::string encode(bool value) const { return value ? "true" : "false"; }
 };
 
 struct Text {
   std::string allowed() const { return "text"; }
-  std::optional<std::string> decode(const Node& node) const;
+  std::optional<std::string> decode(const YamlNode& node) const;
   bool valid(const std::string&) const { return true; }
   std::string encode(const std::string& value) const { return scalar_text(value); }
 };
@@ -87,7 +87,7 @@ struct Text {
 // Names become parts of commands and of file names.
 struct Name {
   std::string allowed() const { return "name of letters, digits, '.', '_' and '-', 100 at most"; }
-  std::optional<std::string> decode(const Node& node) const;
+  std::optional<std::string> decode(const YamlNode& node) const;
   bool valid(const std::string& value) const;
   std::string encode(const std::string& value) const { return scalar_text(value); }
 };
@@ -95,10 +95,10 @@ struct Name {
 template <class Codec>
 struct Optional {
   Codec codec;
-  using Value = std::optional<decltype(codec.decode(Node{}))>;  // outer: type error; inner: null
+  using Value = std::optional<decltype(codec.decode(YamlNode{}))>;  // outer: type error; inner: null
 
   std::string allowed() const { return codec.allowed() + " | null"; }
-  Value decode(const Node& node) const {
+  Value decode(const YamlNode& node) const {
     if (node.kind == NodeKind::kNull) return Value(std::in_place, std::nullopt);
     auto value = codec.decode(node);
     return value ? Value(std::in_place, std::move(value)) : Value();
@@ -119,12 +119,12 @@ struct List {
   std::string what;  // "list of ..."
 
   std::string allowed() const { return what; }
-  auto decode(const Node& node) const {
+  auto decode(const YamlNode& node) const {
     using Item = typename decltype(codec.decode(node))::value_type;
     std::optional<std::vector<Item>> items;
     if (node.kind != NodeKind::kSequence) return items;
     items.emplace();
-    for (const Node& value : node.values) {
+    for (const YamlNode& value : node.values) {
       auto item = codec.decode(value);
       if (!item || !codec.valid(*item)) return decltype(items)();
       items->push_back(std::move(*item));
@@ -149,7 +149,7 @@ struct List {
 struct TextMap {
   using Map = std::map<std::string, std::string>;
   std::string allowed() const { return "map of dotted path: reason"; }
-  std::optional<Map> decode(const Node& node) const;
+  std::optional<Map> decode(const YamlNode& node) const;
   bool valid(const Map&) const { return true; }
   std::string encode(const Map& map) const;
 };

@@ -66,7 +66,7 @@ struct InputScale {
     bool rsqrt = false;
   };
   std::string allowed() const { return Real().allowed() + " | " + kRsqrt; }
-  std::optional<Value> decode(const Node& node) const {
+  std::optional<Value> decode(const YamlNode& node) const {
     if (node.kind == NodeKind::kScalar && node.text == kRsqrt) return Value{1.0, true};
     const auto factor = Real().decode(node);
     return factor ? std::optional(Value{*factor, false}) : std::nullopt;
@@ -80,7 +80,7 @@ Field make_field(std::string path, const Codec& codec, Get get, Set set) {
   Field field;
   field.path = std::move(path);
   field.allowed = codec.allowed();
-  field.read = [codec, set](RouterSpec& spec, const Node& node) {
+  field.read = [codec, set](RouterSpec& spec, const YamlNode& node) {
     auto value = codec.decode(node);
     if (!value || !codec.valid(*value)) return false;
     set(spec, std::move(*value));

@@ -16,7 +16,7 @@ struct Field {
   std::string allowed;  // as text
   bool required = false;
   // read: false when the node is not an allowed value; the spec is then unchanged.
-  std::function<bool(RouterSpec&, const Node&)> read;
+  std::function<bool(RouterSpec&, const YamlNode&)> read;
   std::function<bool(const RouterSpec&)> valid;
   std::function<std::string(const RouterSpec&)> write;  // one line of YAML
 

@@ -19,7 +19,7 @@ Position position_of(const Overlay& overlay, const Assignment& assignment) {
   return {"--set " + shown(assignment.path) + "=" + shown(assignment.text), 0, 0};
 }
 
-Node parse_value(const Position& at, const std::string& path, const Assignment& assignment) {
+YamlNode parse_value(const Position& at, const std::string& path, const Assignment& assignment) {
   try {
     return parse_document(assignment.text, "");
   } catch (const SpecError&) {

@@ -11,21 +11,20 @@
 namespace samebits::oracle {
 namespace {
 
-using yaml::Node;
 using yaml::NodeKind;
-using yaml::Overlay;
 using yaml::Position;
+using yaml::YamlNode;
 
 class Reader {
  public:
-  Reader(const Node& root, const std::string& file_name) : root_(root) { file_.file = file_name; }
+  Reader(const YamlNode& root, const std::string& file_name) : root_(root) { file_.file = file_name; }
 
   SpecFile read() {
-    const Node* variants = nullptr;
-    const Node* overrides = nullptr;
+    const YamlNode* variants = nullptr;
+    const YamlNode* overrides = nullptr;
     for (std::size_t i = 0; i < root_.keys.size(); ++i) {
-      const Node& key = root_.keys[i];
-      const Node& value = root_.values[i];
+      const YamlNode& key = root_.keys[i];
+      const YamlNode& value = root_.values[i];
       if (key.text == "variants") {
         variants = &value;
       } else if (key.text == "layer_overrides") {
@@ -41,15 +40,15 @@ class Reader {
   }
 
  private:
-  Position at(const Node& node) const { return {file_.file, node.line, node.column}; }
+  Position at(const YamlNode& node) const { return {file_.file, node.line, node.column}; }
 
-  [[noreturn]] void fail(const Node& node, const std::string& field, const std::string& allowed,
+  [[noreturn]] void fail(const YamlNode& node, const std::string& field, const std::string& allowed,
                          const std::string& advice) const {
     throw SpecError(yaml::message(at(node), field,
                                   "found " + yaml::shown(flow_text(node)) + "; allowed: " + allowed + "; " + advice));
   }
 
-  void read_top_level(const Node& key, const Node& value) {
+  void read_top_level(const YamlNode& key, const YamlNode& value) {
     const std::vector<std::string> sections = yaml::section_names();
     if (std::find(sections.begin(), sections.end(), key.text) == sections.end()) {
       read_field(key, key.text, value);
@@ -64,7 +63,7 @@ class Reader {
     }
   }
 
-  void read_field(const Node& key, const std::string& path, const Node& value) {
+  void read_field(const YamlNode& key, const std::string& path, const YamlNode& value) {
     const yaml::Field* field = yaml::find_field(path);
     if (field == nullptr) throw SpecError(yaml::unknown_field(at(key), path, ""));
     if (key.text.find('.') != std::string::npos) {
@@ -76,13 +75,13 @@ class Reader {
     positions_[path] = at(value);
   }
 
-  std::vector<Assignment> read_assignments(const Node& map, const std::string& owner) const {
+  std::vector<Assignment> read_assignments(const YamlNode& map, const std::string& owner) const {
     if (map.kind != NodeKind::kMap) {
       fail(map, owner, "a map of dotted path: value", "write lines such as selection.bias: bf16");
     }
     std::vector<Assignment> set;
     for (std::size_t i = 0; i < map.keys.size(); ++i) {
-      const Node& value = map.values[i];
+      const YamlNode& value = map.values[i];
       set.push_back({map.keys[i].text, flow_text(value), value.line, value.column});
       if (yaml::find_field(map.keys[i].text) == nullptr) {
         throw SpecError(yaml::unknown_field(at(map.keys[i]), map.keys[i].text, owner));
@@ -91,12 +90,12 @@ class Reader {
     return set;
   }
 
-  void read_variants(const Node& variants) {
+  void read_variants(const YamlNode& variants) {
     if (variants.kind != NodeKind::kMap) {
       fail(variants, "variants", "a map of name: {dotted path: value}", "indent the variants below it, or remove it");
     }
     for (std::size_t i = 0; i < variants.keys.size(); ++i) {
-      const Node& key = variants.keys[i];
+      const YamlNode& key = variants.keys[i];
       RouterSpec named;  // a variant's name follows the rule of the spec's name
       const yaml::Field& name_field = *yaml::find_field("name");
       if (!name_field.read(named, key)) fail(key, "variants", name_field.allowed, "choose such a name");
@@ -106,19 +105,19 @@ class Reader {
     }
   }
 
-  void read_overrides(const Node& overrides) {
+  void read_overrides(const YamlNode& overrides) {
     if (overrides.kind != NodeKind::kSequence) {
       fail(overrides, "layer_overrides", "a list of {layers: [...], set: {dotted path: value}}",
            "begin each override with '- layers:', or remove it");
     }
-    for (const Node& item : overrides.values) read_override(item);
+    for (const YamlNode& item : overrides.values) read_override(item);
   }
 
-  void read_override(const Node& item) {
+  void read_override(const YamlNode& item) {
     const std::string form = "a map with layers and set";
     if (item.kind != NodeKind::kMap) fail(item, "layer_overrides", form, "write layers: [...] and set: {...}");
     LayerOverride override;
-    const Node* set = nullptr;
+    const YamlNode* set = nullptr;
     for (std::size_t i = 0; i < item.keys.size(); ++i) {
       if (item.keys[i].text == "layers") {
         override.layers = read_layers(item.values[i]);
@@ -137,7 +136,7 @@ class Reader {
     yaml::apply_overlays(file_.base, positions_, file_.file, {{label, at(item), &file_.layer_overrides.back().set}});
   }
 
-  std::vector<std::int64_t> read_layers(const Node& layers) const {
+  std::vector<std::int64_t> read_layers(const YamlNode& layers) const {
     const std::string field = "layer_overrides.layers";
     RouterSpec holder;  // the same kind of list as hash.layers
     if (!yaml::find_field("hash.layers")->read(holder, layers) || holder.hash.layers.empty()) {
@@ -156,7 +155,7 @@ class Reader {
     return holder.hash.layers;
   }
 
-  const Node& root_;
+  const YamlNode& root_;
   SpecFile file_;
   yaml::PositionMap positions_;
 };
@@ -168,7 +167,7 @@ SpecError file_error(const std::string& file, const std::string& text) {
 }  // namespace
 
 SpecFile parse_spec(const std::string& yaml_text, const std::string& file_name) {
-  const Node root = yaml::parse_document(yaml_text, file_name);
+  const YamlNode root = yaml::parse_document(yaml_text, file_name);
   if (root.kind == NodeKind::kNull) {
     throw file_error(file_name, "found nothing in it; allowed: a map of fields; give at least name and shape");
   }

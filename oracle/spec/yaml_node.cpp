@@ -20,10 +20,10 @@ class TreeBuilder : public YAML::EventHandler {
  public:
   explicit TreeBuilder(const std::string& file_name) : file_name_(file_name) {}
 
-  Node take_root() { return std::move(root_); }
+  YamlNode take_root() { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (++documents_ > 1) fail(mark, "found a second document; allowed: one; remove everything from this '---' on");
+    if (++documents_ > 1) fail(mark, "found a second document; allowed: one; remove one of the two");
   }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(make(NodeKind::kNull, mark, "?", anchor)); }
@@ -31,7 +31,7 @@ class TreeBuilder : public YAML::EventHandler {
   void OnAnchor(const YAML::Mark& mark, const std::string&) override { refuse_anchor(mark); }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    Node node = make(NodeKind::kScalar, mark, tag, anchor);
+    YamlNode node = make(NodeKind::kScalar, mark, tag, anchor);
     node.text = value;
     node.quoted = tag == "!";
     add(std::move(node));
@@ -58,19 +58,19 @@ class TreeBuilder : public YAML::EventHandler {
     fail(mark, "found an anchor or alias (& or *); allowed: plain values; write the value out, or quote it");
   }
 
-  Node make(NodeKind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) const {
+  YamlNode make(NodeKind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) const {
     if (anchor != YAML::NullAnchor) refuse_anchor(mark);
     if (tag != "?" && tag != "!" && !tag.empty()) {
       fail(mark, "found the tag " + shown(tag) + "; allowed: no tags; remove it");
     }
-    Node node;
+    YamlNode node;
     node.kind = kind;
     node.line = mark.line + 1;
     node.column = mark.column + 1;
     return node;
   }
 
-  void open(Node node, const YAML::Mark& mark) {
+  void open(YamlNode node, const YAML::Mark& mark) {
     if (open_.size() >= kDeepestNesting) {
       fail(mark, "found more than " + std::to_string(kDeepestNesting) + " nested levels; write a flatter file");
     }
@@ -78,21 +78,21 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   void close() {
-    Node node = std::move(open_.back());
+    YamlNode node = std::move(open_.back());
     open_.pop_back();
     add(std::move(node));
   }
 
-  void add(Node node) {
+  void add(YamlNode node) {
     if (open_.empty()) {
       root_ = std::move(node);
       return;
     }
-    Node& parent = open_.back();
+    YamlNode& parent = open_.back();
     const bool is_key = parent.kind == NodeKind::kMap && parent.keys.size() == parent.values.size();
     if (!is_key && parent.kind == NodeKind::kMap && node.kind == NodeKind::kNull) {
       // An empty value has the position of the text after it, which may be lines away.
-      const Node& key = parent.keys.back();
+      const YamlNode& key = parent.keys.back();
       if (node.line != key.line) {
         node.line = key.line;
         node.column = key.column;
@@ -101,9 +101,9 @@ class TreeBuilder : public YAML::EventHandler {
     (is_key ? parent.keys : parent.values).push_back(std::move(node));
   }
 
-  void check_keys(const Node& map) const {
+  void check_keys(const YamlNode& map) const {
     std::map<std::string_view, int> line_of_key;
-    for (const Node& key : map.keys) {
+    for (const YamlNode& key : map.keys) {
       const Position at{file_name_, key.line, key.column};
       if (key.kind != NodeKind::kScalar) {
         throw SpecError(message(at, "YAML", "found " + shown(flow_text(key)) + " as a key; allowed: a name"));
@@ -118,8 +118,8 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   std::string file_name_;
-  Node root_;
-  std::vector<Node> open_;
+  YamlNode root_;
+  std::vector<YamlNode> open_;
   int documents_ = 0;
 };
 
@@ -164,7 +164,7 @@ bool starts_like_a_word_or_number(std::string_view text) {
 
 }  // namespace
 
-Node parse_document(const std::string& text, const std::string& file_name) {
+YamlNode parse_document(const std::string& text, const std::string& file_name) {
   if (text.size() > kLargestFile) {
     throw SpecError(message({file_name, 0, 0}, "file",
                             "found more than " + std::to_string(kLargestFile) +
@@ -207,7 +207,7 @@ std::string scalar_text(std::string_view text) {
   return quoted + "\"";
 }
 
-std::string flow_text(const Node& node) {
+std::string flow_text(const YamlNode& node) {
   switch (node.kind) {
     case NodeKind::kNull:
       return "null";
@@ -221,7 +221,7 @@ std::string flow_text(const Node& node) {
     }
     case NodeKind::kSequence: {
       std::vector<std::string> items;
-      for (const Node& value : node.values) items.push_back(flow_text(value));
+      for (const YamlNode& value : node.values) items.push_back(flow_text(value));
       return "[" + join(items, ", ") + "]";
     }
     case NodeKind::kMap: {

@@ -10,24 +10,24 @@ namespace samebits::oracle::yaml {
 
 enum class NodeKind { kNull, kScalar, kSequence, kMap };
 
-struct Node {
+struct YamlNode {
   NodeKind kind = NodeKind::kNull;
   std::string text;     // of a scalar
   bool quoted = false;  // a quoted scalar is a string, whatever it looks like
   int line = 0;         // 1-based
   int column = 0;
-  std::vector<Node> keys;    // of a map: scalars, all different, keys[i] for values[i]
-  std::vector<Node> values;  // of a map or a sequence
+  std::vector<YamlNode> keys;    // of a map: scalars, all different, keys[i] for values[i]
+  std::vector<YamlNode> values;  // of a map or a sequence
 };
 
 inline constexpr std::size_t kLargestFile = std::size_t{1} << 20;  // bytes
 inline constexpr std::size_t kDeepestNesting = 16;
 
 // Throws SpecError with the position. Text without any content gives a null node.
-Node parse_document(const std::string& text, const std::string& file_name);
+YamlNode parse_document(const std::string& text, const std::string& file_name);
 
 // One line of YAML that parses to the same tree.
-std::string flow_text(const Node& node);
+std::string flow_text(const YamlNode& node);
 
 // A string as a YAML scalar: plain where that is unambiguous, else in double quotes.
 std::string scalar_text(std::string_view text);

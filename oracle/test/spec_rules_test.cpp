@@ -16,6 +16,7 @@ RouterSpec minimal() {
 
 std::vector<std::string> paths_of(const std::vector<Problem>& problems) {
   std::vector<std::string> paths;
+  paths.reserve(problems.size());
   for (const Problem& problem : problems) paths.push_back(problem.path);
   return paths;
 }
