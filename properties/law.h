@@ -16,8 +16,8 @@ namespace samebits::properties {
 
 struct Violation {
   std::string law;
-  std::string summary;  // one line: row, expert or slot, observed (decimal and bits), expected
-  std::int64_t row = -1;   // row of the case; -1: not tied to one
+  std::string summary;    // one line: row, expert or slot, observed (decimal and bits), expected
+  std::int64_t row = -1;  // row of the case; -1: not tied to one
   std::int64_t slot = -1;
   std::string observed;
   std::string expected;
@@ -25,7 +25,7 @@ struct Violation {
 };
 
 struct LawOutcome {
-  std::int64_t relevant = 0;  // rows or comparisons in which the law could have failed
+  std::int64_t relevant = 0;           // rows or comparisons in which the law could have failed
   std::optional<Violation> violation;  // the first one
 };
 
@@ -41,10 +41,10 @@ struct Evidence {
 };
 
 struct Law {
-  const char* id;         // file name, JUnit name, SARIF ruleId
-  const char* statement;  // what must hold
-  const char* source;     // where the demand comes from
-  const char* hazards;    // what a run must meet before a pass means anything
+  const char* id;             // file name, JUnit name, SARIF ruleId
+  const char* statement;      // what must hold
+  const char* source;         // where the demand comes from
+  const char* hazards;        // what a run must meet before a pass means anything
   std::int64_t min_relevant;  // fewer over a whole run: inconclusive
   // A reason why this spec or these claims cannot exercise the law; nullopt: applicable.
   std::optional<std::string> (*not_applicable)(const oracle::RouterSpec& spec, const Claims& claims);

@@ -72,14 +72,7 @@ const BoundedRow& OracleAnswers::bounded(std::int64_t row) {
   if (bounded_.empty()) {
     bounded_.resize(static_cast<std::size_t>(num_rows_));
     for_each_row(num_rows_, [this](std::int64_t r) {
-      oracle::LogitBounds bounds;
-      if (inputs_.from_logits()) {
-        const std::span<const float> given = logits(r);
-        bounds.lower.assign(given.begin(), given.end());
-        bounds.upper = bounds.lower;
-      } else {
-        bounds = oracle::logit_bounds(c_.spec, inputs_, r, claims_.arithmetic);
-      }
+      oracle::LogitBounds bounds = oracle::logit_bounds(c_.spec, inputs_, r, claims_.arithmetic);
       bounded_[static_cast<std::size_t>(r)] =
           bound_row(c_.spec, std::move(bounds), inputs_.from_logits(), inputs_.selection_bias, claims_.tie_rule);
     });

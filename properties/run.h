@@ -22,7 +22,7 @@ struct RunRequest {
   std::vector<std::int64_t> rows;       // row r of the run is row rows[r] of the case
   std::vector<RowReplacement> replace;  // per row of the run, or empty: the whole row becomes NaN, Inf or huge values
   std::optional<std::int32_t> num_valid_rows;
-  std::uint32_t poison = 0xffffffffu;   // every output buffer is filled with this pattern before the call
+  std::uint32_t poison = 0xffffffffu;  // every output buffer is filled with this pattern before the call
   bool want_logits = false;
   bool want_bookkeeping = false;
   std::int32_t block_size = 0;
@@ -36,7 +36,7 @@ struct RunResult {
   oracle::RouterOutputs outputs;
   bool guards_intact = true;  // guard bands around every buffer
   bool inputs_intact = true;
-  std::string damage;         // which buffer, which offset, when one of the two is false
+  std::string damage;  // which buffer, which offset, when one of the two is false
 };
 
 struct Run {

@@ -16,16 +16,17 @@ float gate_weight(const oracle::RouterInputs& inputs, std::size_t index) {
                                          : oracle::bf16_to_fp32(inputs.gate_weight_bf16[index]);
 }
 
-bool any_non_finite(const std::vector<float>& values) {
-  return std::any_of(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
-}
-
-// Non-finite values among the constants: they are in every row.
-bool constants_non_finite(const oracle::RouterInputs& inputs) {
-  const auto bf16_non_finite = [](std::uint16_t bits) { return (bits & 0x7f80u) == 0x7f80u; };
-  return any_non_finite(inputs.linear_bias) || any_non_finite(inputs.selection_bias) ||
-         any_non_finite(inputs.gate_weight_fp32) ||
-         std::any_of(inputs.gate_weight_bf16.begin(), inputs.gate_weight_bf16.end(), bf16_non_finite);
+// 1 for each expert whose gate weights and biases are all finite.
+std::vector<std::uint8_t> finite_experts(const oracle::RouterInputs& inputs) {
+  const auto width = static_cast<std::size_t>(inputs.hidden_size);
+  std::vector<std::uint8_t> finite;
+  for (std::size_t e = 0; e < static_cast<std::size_t>(inputs.num_experts); ++e) {
+    bool all = inputs.linear_bias.empty() || std::isfinite(inputs.linear_bias[e]);
+    all = all && (inputs.selection_bias.empty() || std::isfinite(inputs.selection_bias[e]));
+    for (std::size_t h = 0; all && h < width; ++h) all = std::isfinite(gate_weight(inputs, e * width + h));
+    finite.push_back(all);
+  }
+  return finite;
 }
 
 bool row_non_finite(const oracle::RouterInputs& inputs, std::int64_t row) {
@@ -79,33 +80,27 @@ Ranking exact_ranking(const oracle::RowAnswer<float>& answer) {
 }
 
 // For a router with its own arithmetic: NaN where it is certain, rivals where every operand is finite.
-Ranking any_ranking(const oracle::RouterInputs& inputs, std::int64_t row) {
+Ranking any_ranking(const oracle::RouterInputs& inputs, std::int64_t row,
+                    const std::vector<std::uint8_t>& expert_is_finite) {
   Ranking ranking;
-  const bool row_loud = row_non_finite(inputs, row);
-  for (std::int64_t e = 0; e < inputs.num_experts; ++e) {
-    const bool has_bias = !inputs.selection_bias.empty();
-    const float bias = has_bias ? inputs.selection_bias[static_cast<std::size_t>(e)] : 0.0f;
-    const bool nan = logit_is_nan(inputs, row, e) || std::isnan(bias);
-    bool finite = std::isfinite(bias);
-    if (inputs.from_logits()) {
-      finite = finite && std::isfinite(inputs.router_logits[static_cast<std::size_t>(row * inputs.num_experts + e)]);
-    } else {
-      finite = finite && !row_loud;
-      const auto width = static_cast<std::size_t>(inputs.hidden_size);
-      for (std::size_t h = 0; finite && h < width; ++h) {
-        finite = std::isfinite(gate_weight(inputs, static_cast<std::size_t>(e) * width + h));
-      }
-      if (!inputs.linear_bias.empty())
-        finite = finite && std::isfinite(inputs.linear_bias[static_cast<std::size_t>(e)]);
-    }
-    ranking.nan.push_back(nan);
-    ranking.rival.push_back(!nan && finite);
+  const bool row_is_finite = !row_non_finite(inputs, row);
+  for (std::int64_t expert = 0; expert < inputs.num_experts; ++expert) {
+    const auto e = static_cast<std::size_t>(expert);
+    const bool given = inputs.from_logits();
+    const bool finite =
+        expert_is_finite[e] != 0 &&
+        (given ? std::isfinite(inputs.router_logits[static_cast<std::size_t>(row * inputs.num_experts) + e])
+               : row_is_finite);
+    const bool nan_bias = !inputs.selection_bias.empty() && std::isnan(inputs.selection_bias[e]);
+    ranking.nan.push_back(!finite && (nan_bias || logit_is_nan(inputs, row, expert)));
+    ranking.rival.push_back(finite);
   }
   return ranking;
 }
 
 // A NaN expert that was chosen although a rival of its group was not (another group may have been rejected).
-std::optional<Violation> check_row(const Evidence& evidence, std::int64_t row, const RowView& seen) {
+std::optional<Violation> check_row(const Evidence& evidence, std::int64_t row, const RowView& seen,
+                                   const std::vector<std::uint8_t>& expert_is_finite) {
   Violation violation;
   violation.law = kNonFinite.id;
   violation.row = row;
@@ -130,7 +125,8 @@ std::optional<Violation> check_row(const Evidence& evidence, std::int64_t row, c
   // A `zero` mask gives the experts of rejected groups the key 0, NaN or not; which groups those are only the contract
   // can tell.
   if (!exact && evidence.c.spec.selection.group_mask == oracle::GroupMask::kZero) return std::nullopt;
-  const Ranking ranking = exact ? exact_ranking(evidence.oracle.row(row)) : any_ranking(evidence.inputs, row);
+  const Ranking ranking =
+      exact ? exact_ranking(evidence.oracle.row(row)) : any_ranking(evidence.inputs, row, expert_is_finite);
   const std::int64_t group_size = exact ? num_experts : num_experts / evidence.c.spec.selection.n_group;
   for (std::size_t i = 0; i < seen.ids.size(); ++i) {
     const std::int64_t id = seen.ids[i];
@@ -155,11 +151,12 @@ LawOutcome check(const Evidence& evidence) {
   LawOutcome outcome;
   const Run* main = usable(evidence, "main");
   if (main == nullptr) return outcome;
-  const bool constants = constants_non_finite(evidence.inputs);
+  const std::vector<std::uint8_t> expert_is_finite = finite_experts(evidence.inputs);
+  const bool constants = std::count(expert_is_finite.begin(), expert_is_finite.end(), 0) > 0;
   for (std::int64_t row = 0; row < valid_rows(*main); ++row) {
     if (!constants && !row_non_finite(evidence.inputs, row)) continue;
     ++outcome.relevant;
-    if (!outcome.violation) outcome.violation = check_row(evidence, row, row_view(*main, row));
+    if (!outcome.violation) outcome.violation = check_row(evidence, row, row_view(*main, row), expert_is_finite);
   }
   return outcome;
 }

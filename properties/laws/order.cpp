@@ -58,7 +58,9 @@ std::optional<Violation> check_bounded(const Evidence& evidence, std::int64_t ro
   violation.expected =
       "expert " + std::to_string(contradiction->winner) + " before expert " + std::to_string(contradiction->loser);
   violation.summary = "row " + std::to_string(row) + ": in the order " + violation.observed + " " +
-                      contradiction->reason + " for any logits within the declared bound";
+                      contradiction->reason + " for any logits within the declared bound: keys " +
+                      text(evidence.oracle.bounded(row).keys[static_cast<std::size_t>(contradiction->winner)]) +
+                      " and " + text(evidence.oracle.bounded(row).keys[static_cast<std::size_t>(contradiction->loser)]);
   return violation;
 }
 

@@ -32,7 +32,7 @@ std::optional<Violation> check_bounds(OracleAnswers& answers, std::int64_t row, 
     violation.law = kPrecision.id;
     violation.row = row;
     violation.observed = text(observed[e]);
-    violation.expected = "a value in [" + text(bound.lower) + ", " + text(bound.upper) + "]";
+    violation.expected = "a value in " + text(bound);
     violation.summary = "row " + std::to_string(row) + ": logit of expert " + std::to_string(e) + " is " +
                         violation.observed + ", outside the bound of the declared arithmetic: expected " +
                         violation.expected;

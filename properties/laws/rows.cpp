@@ -23,6 +23,11 @@ std::string text(double value) {
   return buffer;
 }
 
+std::string text(const Interval& interval) {
+  return interval.lower == interval.upper ? text(interval.lower)
+                                          : "[" + text(interval.lower) + ", " + text(interval.upper) + "]";
+}
+
 std::string text(std::span<const std::int64_t> values) {
   std::string line = "[";
   for (const std::int64_t value : values) {

@@ -7,14 +7,16 @@
 #include <string>
 
 #include "oracle/spec/router_spec.h"
+#include "properties/certificate.h"
 #include "properties/law.h"
 #include "properties/run.h"
 
 namespace samebits::properties {
 
-// Decimal and bits: "0.503125 (0x3f00cccd)"; "0.503125 and 0.5 differ by 3 ulp" is ulp_text.
+// fp32 in decimal and bits: "0.503125 (0x3f00cccd)".
 std::string text(float value);
 std::string text(double value);
+std::string text(const Interval& interval);  // "[0.1, 0.2]", or the value of a point
 std::string text(std::span<const std::int64_t> values);
 std::string ulp_text(float a, float b);  // "3 ulp apart"; empty when one of them is not finite
 bool same_bits(float a, float b);

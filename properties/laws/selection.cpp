@@ -77,11 +77,6 @@ std::optional<Violation> check_exact(const Evidence& evidence, std::int64_t row,
   return violation;
 }
 
-std::string interval_text(const Interval& interval) {
-  return interval.lower == interval.upper ? text(interval.lower)
-                                          : "[" + text(interval.lower) + ", " + text(interval.upper) + "]";
-}
-
 std::optional<Violation> check_bounded(const Evidence& evidence, std::int64_t row, std::span<const std::int64_t> ids) {
   const BoundedRow& bounded = evidence.oracle.bounded(row);
   const auto contradiction = selection_contradiction(evidence.c.spec, bounded, ids, evidence.claims.tie_rule);
@@ -98,8 +93,8 @@ std::optional<Violation> check_bounded(const Evidence& evidence, std::int64_t ro
     const auto winner = static_cast<std::size_t>(contradiction->winner);
     violation.expected =
         "expert " + std::to_string(contradiction->winner) + " before expert " + std::to_string(contradiction->loser);
-    violation.summary += ": keys " + interval_text(bounded.keys[winner]) + " and " +
-                         interval_text(bounded.keys[loser]) + " for any logits within the declared bound";
+    violation.summary += ": keys " + text(bounded.keys[winner]) + " and " + text(bounded.keys[loser]) +
+                         " for any logits within the declared bound";
     if (same_key_by_construction(bounded, contradiction->loser, contradiction->winner)) {
       violation.notes.emplace_back("the keys are equal by construction and the router claims ties to the lower id");
     }

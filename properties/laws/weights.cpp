@@ -56,7 +56,7 @@ std::optional<Violation> check_bounded(const Evidence& evidence, std::int64_t ro
     violation.row = row;
     violation.slot = static_cast<std::int64_t>(i);
     violation.observed = text(seen.weights[i]);
-    violation.expected = "a value in [" + text(bounds[i].lower) + ", " + text(bounds[i].upper) + "]";
+    violation.expected = "a value in " + text(bounds[i]);
     violation.summary = "row " + std::to_string(row) + ": weight of expert " + std::to_string(seen.ids[i]) + " (slot " +
                         std::to_string(i) + ") is " + violation.observed +
                         ", outside the bound of the declared arithmetic: expected " + violation.expected;

@@ -1,0 +1,167 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <set>
+
+#include "laws_fake_router.h"
+#include "oracle/tensors/bf16.h"
+
+namespace samebits::properties {
+namespace {
+
+using testing::Contains;
+using testing::Each;
+using testing::Not;
+
+const RunRequest* find(const std::vector<RunRequest>& plan, const std::string& id) {
+  const auto found = std::find_if(plan.begin(), plan.end(), [&](const RunRequest& run) { return run.id == id; });
+  return found == plan.end() ? nullptr : &*found;
+}
+
+TEST(PlanRuns, MainHoldsAllRowsAndRepeatHasAnotherPoison) {
+  Case c = small_case(small_spec(), 20);
+  c.description.num_valid_rows = 18;
+  const auto plan = plan_runs(c, contract_claims());
+  ASSERT_GE(plan.size(), 2u);
+  EXPECT_EQ(plan[0].id, "main");
+  EXPECT_EQ(plan[0].rows.size(), 20u);
+  EXPECT_EQ(plan[0].num_valid_rows, 18);
+  EXPECT_TRUE(plan[0].want_logits && plan[0].want_bookkeeping);
+  EXPECT_GT(plan[0].block_size, 0);
+  EXPECT_EQ(plan[1].id, "repeat");
+  EXPECT_EQ(plan[1].rows, plan[0].rows);
+  EXPECT_EQ(plan[1].block_size, plan[0].block_size);
+  EXPECT_NE(plan[1].poison, plan[0].poison);
+  for (const RunRequest& run : plan) {
+    EXPECT_EQ(run.poison >> 16, run.poison & 0xffffu) << "a 16-bit output must show the poison too";
+  }
+}
+
+TEST(PlanRuns, InvarianceUsesValidRowsOnly) {
+  for (const std::int32_t valid : {1, 2, 5, 17, 40}) {
+    Case c = small_case(small_spec(), 40);
+    c.description.num_valid_rows = valid;
+    for (const RunRequest& run : plan_runs(c, contract_claims())) {
+      if (run.id == "main" || run.id == "repeat" || run.num_valid_rows) continue;
+      EXPECT_THAT(run.rows, Each(testing::Lt(valid))) << run.id;
+    }
+  }
+}
+
+TEST(PlanRuns, PermutedMovesEveryRow) {
+  for (const std::int64_t num_tokens : {2, 3, 16, 100, 512, 1025}) {
+    for (std::uint64_t key = 0; key < 20; ++key) {
+      const auto plan = plan_runs(small_case(small_spec(), num_tokens, key), contract_claims());
+      const RunRequest* permuted = find(plan, "permuted");
+      ASSERT_NE(permuted, nullptr);
+      EXPECT_EQ(std::set(permuted->rows.begin(), permuted->rows.end()).size(), permuted->rows.size());
+      for (std::size_t r = 0; r < permuted->rows.size(); ++r) {
+        EXPECT_NE(permuted->rows[r], static_cast<std::int64_t>(r)) << "T = " << num_tokens << ", key " << key;
+      }
+    }
+  }
+}
+
+TEST(PlanRuns, LoudNeighboursSharesItsRowsWithAQuietRun) {
+  for (const std::int64_t num_tokens : {1, 2, 7, 40, 600}) {
+    const auto plan = plan_runs(small_case(small_spec(), num_tokens), contract_claims());
+    const RunRequest* loud = find(plan, "loud_neighbours");
+    ASSERT_NE(loud, nullptr) << num_tokens;
+    const bool has_quiet = std::any_of(plan.begin(), plan.end(), [&](const RunRequest& run) {
+      return run.replace.empty() && run.rows == loud->rows && run.num_valid_rows == loud->num_valid_rows;
+    });
+    EXPECT_TRUE(has_quiet) << num_tokens;
+    EXPECT_THAT(loud->replace, Contains(RowReplacement::kKeep));
+    EXPECT_THAT(loud->replace, Contains(RowReplacement::kNaN));
+  }
+}
+
+TEST(PlanRuns, PaddingIsLoudAndNeverKept) {
+  Case c = small_case(small_spec(), 12);
+  c.description.num_valid_rows = 8;
+  const auto plan = plan_runs(c, contract_claims());
+  const RunRequest* loud = find(plan, "loud_neighbours");
+  ASSERT_NE(loud, nullptr);
+  for (std::size_t r = 8; r < 12; ++r) EXPECT_NE(loud->replace[r], RowReplacement::kKeep);
+}
+
+TEST(PlanRuns, ExtraRowsStayBoundedForManyRows) {
+  for (const std::int64_t num_tokens : {512, 1024, 8192}) {
+    std::int64_t extra = 0;
+    for (const RunRequest& run : plan_runs(small_case(small_spec(), num_tokens), contract_claims())) {
+      if (run.id != "main") extra += static_cast<std::int64_t>(run.rows.size());
+    }
+    EXPECT_LE(extra, num_tokens * 3 / 2 + 300) << num_tokens;
+  }
+}
+
+TEST(PlanRuns, RouterWithoutInvarianceGetsFewRuns) {
+  Claims claims = contract_claims();
+  claims.determinism = Determinism::kRunToRun;
+  std::vector<std::string> ids;
+  for (const RunRequest& run : plan_runs(small_case(small_spec(), 40), claims)) ids.push_back(run.id);
+  EXPECT_THAT(ids, testing::ElementsAre("main", "repeat", "loud_neighbours"));
+}
+
+TEST(PlanRuns, RowLimitOfTheRouterIsKept) {
+  Claims claims = contract_claims();
+  claims.max_tokens = 16;
+  for (const RunRequest& run : plan_runs(small_case(small_spec(), 3), claims)) EXPECT_LE(run.rows.size(), 16u);
+}
+
+TEST(PlanRuns, NoValidRowLeavesMainAndRepeat) {
+  Case c = small_case(small_spec(), 4);
+  c.description.num_valid_rows = -3;
+  EXPECT_EQ(plan_runs(c, contract_claims()).size(), 2u);
+  EXPECT_EQ(plan_runs(small_case(small_spec(), 0), contract_claims()).size(), 2u);
+}
+
+TEST(PlanRuns, LogitsAreNotAskedForWhenTheyAreGiven) {
+  const Case c = logits_case(small_spec(), {std::vector<float>(16, 1.0f)}, std::vector<float>(16, 0.0f));
+  for (const RunRequest& run : plan_runs(c, contract_claims())) EXPECT_FALSE(run.want_logits);
+}
+
+TEST(SelectRows, CopiesAndReplacesWholeRows) {
+  const oracle::RouterInputs inputs = materialize(small_case(small_spec(), 3));
+  RunRequest request;
+  request.rows = {2, 0, 1, 2};
+  request.replace = {RowReplacement::kKeep, RowReplacement::kNaN, RowReplacement::kInf, RowReplacement::kHuge};
+  request.num_valid_rows = 3;
+  const oracle::RouterInputs selected = select_rows(inputs, request);
+  EXPECT_EQ(selected.num_tokens, 4);
+  EXPECT_EQ(selected.num_valid_rows, 3);
+  EXPECT_EQ(selected.gate_weight_bf16, inputs.gate_weight_bf16);
+  for (std::size_t h = 0; h < 64; ++h) {
+    EXPECT_EQ(selected.hidden_states[h], inputs.hidden_states[2 * 64 + h]);
+    EXPECT_TRUE(std::isnan(oracle::bf16_to_fp32(selected.hidden_states[64 + h])));
+    EXPECT_TRUE(std::isinf(oracle::bf16_to_fp32(selected.hidden_states[2 * 64 + h])));
+    EXPECT_GT(std::fabs(oracle::bf16_to_fp32(selected.hidden_states[3 * 64 + h])), 1e38f);
+  }
+}
+
+TEST(SelectRows, GivenLogitsAreReplacedToo) {
+  const Case c = logits_case(small_spec(), {std::vector<float>(16, 1.0f), std::vector<float>(16, 2.0f)}, {});
+  RunRequest request;
+  request.rows = {1, 0};
+  request.replace = {RowReplacement::kKeep, RowReplacement::kNaN};
+  const oracle::RouterInputs selected = select_rows(*c.description.data, request);
+  EXPECT_EQ(selected.router_logits[0], 2.0f);
+  EXPECT_TRUE(std::isnan(selected.router_logits[16]));
+}
+
+TEST(SelectRows, RefusesRowsOutsideTheCase) {
+  const oracle::RouterInputs inputs = materialize(small_case(small_spec(), 3));
+  RunRequest request;
+  request.id = "alone/3";
+  request.rows = {3};
+  EXPECT_THROW(select_rows(inputs, request), std::invalid_argument);
+  request.rows = {0, 1};
+  request.replace = {RowReplacement::kKeep};
+  EXPECT_THROW(select_rows(inputs, request), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace samebits::properties
