@@ -38,10 +38,10 @@ inline float round_to_bf16(float x) {
   return canonical(bf16_to_float(float_to_bf16(x)));
 }
 
-// Round to nearest even, but a finite x stays finite: weights are never Inf.
-inline std::uint16_t finite_to_bf16(float x) {
+// bf16 bits of a weight: +0 where rounding leaves no finite number.
+inline std::uint16_t weight_to_bf16(float x) {
   const std::uint16_t bits = float_to_bf16(x);
-  return (bits & 0x7fff) == 0x7f80 ? static_cast<std::uint16_t>(bits - 1) : bits;
+  return (bits & 0x7f80) == 0x7f80 ? std::uint16_t{0} : bits;
 }
 
 }  // namespace samebits::cpu

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <cstring>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -132,7 +131,7 @@ void write_row(const Call& call, std::int64_t row, const std::int32_t* ids, cons
       static_cast<std::int32_t*>(id_tensor.data)[id_at] = id;
     }
     if (weight_tensor.dtype == SAMEBITS_BF16) {
-      static_cast<std::uint16_t*>(weight_tensor.data)[weight_at] = finite_to_bf16(weight);
+      static_cast<std::uint16_t*>(weight_tensor.data)[weight_at] = weight_to_bf16(weight);
     } else {
       static_cast<float*>(weight_tensor.data)[weight_at] = weight;
     }
@@ -151,8 +150,8 @@ const float* block_logits(const Call& call, std::int64_t first, std::int64_t row
     const float* logits = static_cast<const float*>(given.data) + first * stride;
     if (wanted.data != nullptr) {
       for (std::int64_t r = 0; r < rows; ++r) {
-        std::memmove(static_cast<float*>(wanted.data) + (first + r) * wanted.row_stride, logits + r * stride,
-                     static_cast<std::size_t>(num_experts) * sizeof(float));
+        float* copy = static_cast<float*>(wanted.data) + (first + r) * wanted.row_stride;
+        for (std::int64_t e = 0; e < num_experts; ++e) copy[e] = canonical(logits[r * stride + e]);
       }
     }
     return logits;

@@ -148,7 +148,8 @@ void check_implemented(const samebits_router_spec& s) {
   not_implemented(s.input_scale != 1.0f, "input_scale other than 1");
   not_implemented(s.temperature != 1.0f, "temperature other than 1");
   not_implemented(s.softcap != 0.0f, "softcap");
-  not_implemented(s.num_bias_variants > 1, "more than one bias variant");
+  not_implemented(s.num_bias_variants > 1 && s.selection_bias_dtype != SAMEBITS_DTYPE_NONE,
+                  "more than one bias variant");
   not_implemented(s.topk_scope == SAMEBITS_TOPK_PER_GROUP, "per_group (topk_scope)");
   not_implemented(s.weight_source == SAMEBITS_WEIGHT_BIASED_SCORE, "biased_score (weight_source)");
   not_implemented(s.renormalize == SAMEBITS_RENORM_LOG_SPACE_L1, "log_space_l1 (renormalize)");

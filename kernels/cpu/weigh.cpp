@@ -43,19 +43,25 @@ float divide_and_scale(const samebits_router_spec& spec, float score, float deno
                                                           : (score / denominator_value) * scale;
 }
 
+// Where a value is +inf, the infinite ones count as 1 and the others as 0.
 void renormalized_weights(const samebits_router_spec& spec, float* scores, float* weights) {
   const std::int64_t k = spec.top_k;
-  const std::int64_t infinite = std::count(scores, scores + k, kInf);
-  const float divisor = infinite > 0 ? static_cast<float>(infinite) : denominator(spec, scores);
+  if (std::find(scores, scores + k, kInf) != scores + k) {
+    for (std::int64_t c = 0; c < k; ++c) scores[c] = scores[c] == kInf ? 1.0f : 0.0f;
+  }
+  const float divisor = denominator(spec, scores);
   for (std::int64_t c = 0; c < k; ++c) {
-    if (infinite > 0) scores[c] = scores[c] == kInf ? 1.0f : 0.0f;
     weights[c] = divisor == 0.0f ? 0.0f : divide_and_scale(spec, scores[c], divisor);
   }
 }
 
 void plain_weights(const samebits_router_spec& spec, const float* scores, float* weights) {
+  const std::int64_t k = spec.top_k;
+  const bool any_infinite = std::find(scores, scores + k, kInf) != scores + k;
   const float scale = spec.scale_stage == SAMEBITS_SCALE_ON_EXPERT_OUTPUT ? 1.0f : spec.routed_scaling_factor;
-  for (std::int64_t c = 0; c < spec.top_k; ++c) weights[c] = scores[c] == kInf ? kMaxFloat : scores[c] * scale;
+  for (std::int64_t c = 0; c < k; ++c) {
+    weights[c] = any_infinite ? (scores[c] == kInf ? kMaxFloat : 0.0f) : scores[c] * scale;
+  }
 }
 
 // Insertion sort: K is small and the list is often nearly sorted.
@@ -80,7 +86,7 @@ void weigh_tc256(const RouterConstants& constants, const float* logits, RowScrat
   }
   for (std::int64_t c = 0; c < spec.top_k; ++c) {
     if (!std::isfinite(weights[c])) weights[c] = 0.0f;
-    if (spec.weights_dtype == SAMEBITS_BF16) weights[c] = bf16_to_float(finite_to_bf16(weights[c]));
+    if (spec.weights_dtype == SAMEBITS_BF16) weights[c] = bf16_to_float(weight_to_bf16(weights[c]));
   }
   if (spec.sort == SAMEBITS_SORT_BY_INDEX) sort_by_id(spec.top_k, scratch.ids, weights);
 }

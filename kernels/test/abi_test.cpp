@@ -225,7 +225,8 @@ const BadSpec kBadSpecs[] = {
 TEST(Spec, WrongAndUnsupportedOnesAreNamed) {
   for (const BadSpec& bad : kBadSpecs) {
     samebits_router_spec spec = sigmoid_bias_spec(kHidden, kExperts, kTopK);
-    const samebits_constants constants = abi_constants(spec, random_constants(spec, 1));
+    const Constants values = random_constants(spec, 1);
+    const samebits_constants constants = abi_constants(spec, values);
     ASSERT_EQ(samebits_supports(&spec, nullptr, 0), SAMEBITS_OK);
     bad.change(spec);
     char reason[300] = "";
@@ -273,7 +274,8 @@ TEST(Constants, MustFitTheSpec) {
 
 TEST(Constants, WithoutAGateWeightOnlyLogitsCanBeRouted) {
   GoodCall good;
-  samebits_constants constants = abi_constants(good.spec, random_constants(good.spec, 1));
+  const Constants values = random_constants(good.spec, 1);
+  samebits_constants constants = abi_constants(good.spec, values);
   constants.gate_weight = {};
   samebits_router* router = nullptr;
   ASSERT_EQ(samebits_create(&good.spec, &constants, &router), SAMEBITS_OK);
@@ -340,7 +342,7 @@ TEST(Layout, StridesAlignmentAndDtypesChangeNoBit) {
       const auto at = static_cast<std::size_t>(r * (kTopK + kGap) + c),
                  slot = static_cast<std::size_t>(r * kTopK + c % kTopK);
       EXPECT_EQ(ids[at], c < kTopK ? plain.ids[slot] : -9);
-      const std::uint16_t rounded = c < kTopK ? finite_to_bf16(plain.weights[slot]) : std::uint16_t{0x1234};
+      const std::uint16_t rounded = c < kTopK ? weight_to_bf16(plain.weights[slot]) : std::uint16_t{0x1234};
       EXPECT_EQ(weights[at], rounded);
     }
     for (std::int64_t e = 0; e < kExperts + kGap; ++e) {

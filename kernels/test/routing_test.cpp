@@ -183,14 +183,15 @@ TEST(Weights, InfiniteScoresShare) {
   spec.score_func = SAMEBITS_SCORE_SQRT_SOFTPLUS;
   spec.routed_scaling_factor = 2.0f;
   spec.renormalize = SAMEBITS_RENORM_L1;
-  EXPECT_EQ(route_row(spec, {kInf, 1, kInf, 2}).weights, (Floats{1, 1, 0}));
-  spec.renormalize = SAMEBITS_RENORM_NONE;
-  const Floats plain = route_row(spec, {kInf, 1, kInf, 2}).weights;
-  EXPECT_EQ(plain[0], std::numeric_limits<float>::max());
-  EXPECT_EQ(plain[1], std::numeric_limits<float>::max());
-  EXPECT_EQ(plain[2], 2.0f * function_of(Elementwise::kSqrtSoftplus, 2.0f));
+  const Floats logits = {kInf, 1, kInf, 2};
+  EXPECT_EQ(route_row(spec, logits).weights, (Floats{1, 1, 0}));
+  spec.eps = 2.0f, spec.eps_mode = SAMEBITS_EPS_ADD;
+  EXPECT_EQ(route_row(spec, logits).weights, (Floats{0.5f, 0.5f, 0}));
+  spec.eps = 0.0f, spec.eps_mode = SAMEBITS_EPS_NONE, spec.renormalize = SAMEBITS_RENORM_NONE;
+  const float largest = std::numeric_limits<float>::max();
+  EXPECT_EQ(route_row(spec, logits).weights, (Floats{largest, largest, 0}));
   spec.weights_dtype = SAMEBITS_BF16;
-  EXPECT_EQ(route_row(spec, {kInf, 1, kInf, 2}).weights[0], 0x1.fep127f) << "finite in bf16 as well";
+  EXPECT_EQ(route_row(spec, logits).weights, (Floats{0, 0, 0})) << "bf16 cannot hold it";
 }
 
 TEST(Weights, Bf16RoundingPoints) {
@@ -262,6 +263,7 @@ TEST(Logits, GivenOnesAreFinishedAndReturned) {
   const Routed routed = route_row(spec, logits);
   EXPECT_EQ(routed.ids, (Ids{1}));
   EXPECT_EQ(routed.logits, logits);
+  EXPECT_TRUE(same_bits(route_row(spec, {from_bits(0xff800001u), 0}).logits, {from_bits(kNaNBits), 0}));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A second tensor-core step, written from the model in docs/numerics.md and not from the code under test: no shifts, no
+// A second tensor-core step, written from the model in docs/contract.md and not from the code under test: no shifts, no
 // integers, but double arithmetic in which every operation here is exact.
 #pragma once
 

@@ -77,6 +77,8 @@ inline samebits_constants abi_constants(const samebits_router_spec& spec, const 
   return constants;
 }
 
+samebits_constants abi_constants(const samebits_router_spec& spec, Constants&&) = delete;  // it points into them
+
 struct Routed {
   std::vector<std::int32_t> ids;
   std::vector<float> weights, logits;
