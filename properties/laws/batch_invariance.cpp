@@ -77,7 +77,7 @@ LawOutcome check(const Evidence& evidence) {
       if (!difference) continue;
       outcome.violation = violation_of(
           *difference, kBatchInvariance.id, row,
-          "as row " + std::to_string(r) + " of " + std::to_string(num_rows(run)) + " (run " + run.request.id + ")");
+          " as row " + std::to_string(r) + " of " + std::to_string(num_rows(run)) + " (run " + run.request.id + ")");
       outcome.violation->summary +=
           "; expected is its value as row " + std::to_string(row) + " of " + std::to_string(num_rows(*main));
       outcome.violation->notes.push_back(count_differences(observed, expected));

@@ -57,7 +57,7 @@ LawOutcome check(const Evidence& evidence) {
       const RowView expected = row_view(*quiet, r);
       if (const auto difference = first_difference(observed, expected)) {
         outcome.violation =
-            violation_of(*difference, kFiniteIsolated.id, case_row(run, r), "beside rows of NaN, Inf and huge values");
+            violation_of(*difference, kFiniteIsolated.id, case_row(run, r), " beside rows of NaN, Inf and huge values");
         outcome.violation->notes.push_back(count_differences(observed, expected));
         outcome.violation->notes.push_back("same row count and places as run " + quiet->request.id +
                                            ": only the values of other rows differ");

@@ -66,16 +66,16 @@ std::optional<Violation> check_bounded(const Evidence& evidence, std::int64_t ro
 
 LawOutcome check(const Evidence& evidence) {
   LawOutcome outcome;
-  const Run* main = usable(evidence, "main");
-  if (main == nullptr || oracle::top_k(evidence.c.spec) < 2) return outcome;
+  if (oracle::top_k(evidence.c.spec) < 2) return outcome;
   const bool exact = evidence.claims.bit_exact();
-  for (std::int64_t row = 0; row < valid_rows(*main); ++row) {
-    const std::span<const std::int64_t> ids = row_view(*main, row).ids;
+  for (const JudgedRow& judged : judged_rows(evidence)) {
+    const std::span<const std::int64_t> ids = judged.seen.ids;
     if (!ids_problem(ids, oracle::num_experts(evidence.c.spec)).empty()) continue;
-    if (!exact && !evidence.oracle.bounded(row).judged) continue;
-    ++outcome.relevant;
+    if (!exact && !evidence.oracle.bounded(judged.row).judged) continue;
+    outcome.relevant += judged.in_main() ? 1 : 0;
     if (outcome.violation) continue;
-    outcome.violation = exact ? check_exact(evidence, row, ids) : check_bounded(evidence, row, ids);
+    outcome.violation = exact ? check_exact(evidence, judged.row, ids) : check_bounded(evidence, judged.row, ids);
+    if (outcome.violation) name_run(*outcome.violation, judged);
   }
   return outcome;
 }

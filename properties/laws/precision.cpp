@@ -43,16 +43,16 @@ std::optional<Violation> check_bounds(OracleAnswers& answers, std::int64_t row, 
 
 LawOutcome check(const Evidence& evidence) {
   LawOutcome outcome;
-  const Run* main = usable(evidence, "main");
-  if (main == nullptr || main->result.outputs.router_logits.empty() || evidence.inputs.from_logits()) return outcome;
+  if (evidence.inputs.from_logits()) return outcome;
   const bool exact = evidence.claims.bit_exact();
-  for (std::int64_t row = 0; row < valid_rows(*main); ++row) {
-    if (!exact && !evidence.oracle.bounded(row).judged) continue;
-    ++outcome.relevant;
+  for (const JudgedRow& judged : judged_rows(evidence)) {
+    const std::span<const float> observed = judged.seen.logits;
+    if (observed.empty() || (!exact && !evidence.oracle.bounded(judged.row).judged)) continue;
+    outcome.relevant += judged.in_main() ? 1 : 0;
     if (outcome.violation) continue;
-    const std::span<const float> observed = row_view(*main, row).logits;
     outcome.violation =
-        exact ? check_bits(evidence.oracle, row, observed) : check_bounds(evidence.oracle, row, observed);
+        exact ? check_bits(evidence.oracle, judged.row, observed) : check_bounds(evidence.oracle, judged.row, observed);
+    if (outcome.violation) name_run(*outcome.violation, judged);
   }
   return outcome;
 }

@@ -99,6 +99,30 @@ RowView row_view(const Run& run, std::int64_t r) {
           std::span(outputs.router_logits).subspan(row * e, e)};
 }
 
+std::vector<JudgedRow> judged_rows(const Evidence& evidence) {
+  std::vector<JudgedRow> rows;
+  const Run* main = usable(evidence, "main");
+  if (main == nullptr) return rows;
+  const std::int64_t valid = valid_rows(*main);
+  const auto add = [&](const Run& run) {
+    for (std::int64_t r = 0; r < valid_rows(run); ++r) {
+      if (case_row(run, r) < valid) rows.push_back({&run, r, case_row(run, r), row_view(run, r)});
+    }
+  };
+  add(*main);
+  if (evidence.claims.determinism != Determinism::kBatchInvariant) return rows;
+  for (const Run& run : evidence.runs) {
+    if (&run != main && run.request.replace.empty() && is_usable(evidence, run)) add(run);
+  }
+  return rows;
+}
+
+void name_run(Violation& violation, const JudgedRow& judged) {
+  if (judged.in_main()) return;
+  violation.notes.push_back("seen in run " + judged.run->request.id + ", as row " + std::to_string(judged.r) + " of " +
+                            std::to_string(num_rows(*judged.run)));
+}
+
 std::string ids_problem(std::span<const std::int64_t> ids, std::int64_t num_experts) {
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || ids[i] >= num_experts) {
@@ -158,8 +182,8 @@ Violation violation_of(const Difference& difference, const char* law, std::int64
   violation.slot = difference.slot;
   violation.observed = difference.observed;
   violation.expected = difference.expected;
-  violation.summary = "row " + std::to_string(row) + ": " + difference.what + " " + where + " is " +
-                      difference.observed + ", expected " + difference.expected;
+  violation.summary = "row " + std::to_string(row) + ": " + difference.what + where + " is " + difference.observed +
+                      ", expected " + difference.expected;
   if (!difference.distance.empty()) violation.summary += ", " + difference.distance;
   return violation;
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "oracle/spec/router_spec.h"
 #include "properties/certificate.h"
@@ -43,6 +44,20 @@ RowView row_view(const Run& run, std::int64_t r);
 // Empty, or what is wrong: "id 9 in slot 2 is outside 0 .. 7", "id 3 is in slots 0 and 4".
 std::string ids_problem(std::span<const std::int64_t> ids, std::int64_t num_experts);
 
+// A row of the case as one run returned it.
+struct JudgedRow {
+  const Run* run;
+  std::int64_t r;    // row of the run
+  std::int64_t row;  // row of the case
+  RowView seen;
+  bool in_main() const { return run->request.id == "main"; }
+};
+// The rows that are held against the oracle: those of main and, when the router claims that other rows do not matter,
+// the same rows in every other run (so that a fault at 17 rows shrinks to one row of data).
+std::vector<JudgedRow> judged_rows(const Evidence& evidence);
+// Says in which run it was seen, unless that is main.
+void name_run(Violation& violation, const JudgedRow& judged);
+
 struct Difference {
   std::string what;  // "ids slot 3", "weight slot 0 (expert 17)", "logit of expert 5"
   std::int64_t slot = -1;
@@ -55,6 +70,7 @@ std::optional<Difference> first_difference(const RowView& observed, const RowVie
 // "ids differ in 2 of 8 slots, weights in 8 of 8, logits in 280 of 288".
 std::string count_differences(const RowView& observed, const RowView& expected);
 
+// `where` follows what differs: "", or " in a repeated call".
 Violation violation_of(const Difference& difference, const char* law, std::int64_t row, const std::string& where);
 
 }  // namespace samebits::properties

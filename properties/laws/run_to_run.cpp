@@ -23,7 +23,7 @@ LawOutcome check(const Evidence& evidence) {
     RowView second = row_view(*repeat, r);
     if (r >= valid) first.logits = second.logits = {};  // untouched: each run has its own filling there
     if (const auto difference = first_difference(second, first)) {
-      outcome.violation = violation_of(*difference, kRunToRun.id, case_row(*main, r), "in a repeated call");
+      outcome.violation = violation_of(*difference, kRunToRun.id, case_row(*main, r), " in a repeated call");
       outcome.violation->notes.push_back(count_differences(second, first));
     }
   }

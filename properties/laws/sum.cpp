@@ -89,7 +89,7 @@ std::optional<Expected> expected_sum(const oracle::RouterSpec& spec, const std::
   return expected;
 }
 
-std::optional<Violation> report(std::int64_t row, double observed, const std::string& expected) {
+Violation report(std::int64_t row, double observed, const std::string& expected) {
   Violation violation;
   violation.law = kSum.id;
   violation.row = row;
@@ -100,32 +100,37 @@ std::optional<Violation> report(std::int64_t row, double observed, const std::st
   return violation;
 }
 
+// The total that the law asks for, as an interval and in words; nullopt: it says nothing about this row.
+struct Demand {
+  Interval total;
+  std::string words;
+};
+std::optional<Demand> demand(const Evidence& evidence, std::int64_t row, std::span<const std::int64_t> ids) {
+  const oracle::RouterSpec& spec = evidence.c.spec;
+  if (!evidence.claims.bit_exact()) {
+    const BoundedRow& bounded = evidence.oracle.bounded(row);
+    if (!bounded.judged) return std::nullopt;
+    const Interval total = weight_sum_bounds(spec, bounded, ids);
+    return Demand{total, "a value in " + text(total)};
+  }
+  const std::vector<double> values = chosen_values(spec, evidence.oracle.row(row), ids);
+  const auto expected = values.empty() ? std::nullopt : expected_sum(spec, values);
+  if (!expected) return std::nullopt;
+  return Demand{{expected->total - expected->tolerance, expected->total + expected->tolerance},
+                text(expected->total) + " = scale * S / D within " + text(expected->tolerance)};
+}
+
 LawOutcome check(const Evidence& evidence) {
   LawOutcome outcome;
-  const Run* main = usable(evidence, "main");
-  if (main == nullptr) return outcome;
-  const oracle::RouterSpec& spec = evidence.c.spec;
-  for (std::int64_t row = 0; row < valid_rows(*main); ++row) {
-    const RowView seen = row_view(*main, row);
-    if (!ids_problem(seen.ids, oracle::num_experts(spec)).empty()) continue;
-    const double observed = total_of(seen.weights);
-    if (evidence.claims.bit_exact()) {
-      const std::vector<double> values = chosen_values(spec, evidence.oracle.row(row), seen.ids);
-      const auto expected = values.empty() ? std::nullopt : expected_sum(spec, values);
-      if (!expected) continue;
-      ++outcome.relevant;
-      const bool holds = std::fabs(observed - expected->total) <= expected->tolerance;
-      if (holds || outcome.violation) continue;
-      outcome.violation =
-          report(row, observed, text(expected->total) + " = scale * S / D within " + text(expected->tolerance));
-    } else {
-      const BoundedRow& bounded = evidence.oracle.bounded(row);
-      if (!bounded.judged) continue;
-      const Interval bounds = weight_sum_bounds(spec, bounded, seen.ids);
-      ++outcome.relevant;
-      if (bounds.contains(observed) || outcome.violation) continue;
-      outcome.violation = report(row, observed, "a value in " + text(bounds));
-    }
+  for (const JudgedRow& judged : judged_rows(evidence)) {
+    if (!ids_problem(judged.seen.ids, oracle::num_experts(evidence.c.spec)).empty()) continue;
+    const auto demanded = demand(evidence, judged.row, judged.seen.ids);
+    if (!demanded) continue;
+    outcome.relevant += judged.in_main() ? 1 : 0;
+    const double observed = total_of(judged.seen.weights);
+    if (demanded->total.contains(observed) || outcome.violation) continue;
+    outcome.violation = report(judged.row, observed, demanded->words);
+    name_run(*outcome.violation, judged);
   }
   return outcome;
 }

@@ -36,7 +36,7 @@ std::optional<Violation> check_exact(const Evidence& evidence, std::int64_t row,
                                 ulp_text(observed, expected)};
     Violation violation =
         violation_of(difference, kWeights.id, row,
-                     "of expert " + std::to_string(seen.ids[i]) + " (slot " + std::to_string(i) + ", score " +
+                     " of expert " + std::to_string(seen.ids[i]) + " (slot " + std::to_string(i) + ", score " +
                          text(answer.scores[static_cast<std::size_t>(seen.ids[i])]) + ")");
     for (std::string& note : explain_weights(evidence.c.spec, evidence.oracle.logits(row),
                                              evidence.inputs.selection_bias, seen.ids, seen.weights)) {
@@ -67,19 +67,19 @@ std::optional<Violation> check_bounded(const Evidence& evidence, std::int64_t ro
 
 LawOutcome check(const Evidence& evidence) {
   LawOutcome outcome;
-  const Run* main = usable(evidence, "main");
-  if (main == nullptr) return outcome;
   const bool exact = evidence.claims.bit_exact();
-  for (std::int64_t row = 0; row < valid_rows(*main); ++row) {
-    const RowView seen = row_view(*main, row);
+  for (const JudgedRow& judged : judged_rows(evidence)) {
+    const std::int64_t row = judged.row;
+    const RowView& seen = judged.seen;
     if (!ids_problem(seen.ids, oracle::num_experts(evidence.c.spec)).empty()) continue;
     if (exact ? !comparable(evidence.c.spec, evidence.oracle.row(row), seen.ids)
               : !evidence.oracle.bounded(row).judged) {
       continue;
     }
-    ++outcome.relevant;
+    outcome.relevant += judged.in_main() ? 1 : 0;
     if (outcome.violation) continue;
     outcome.violation = exact ? check_exact(evidence, row, seen) : check_bounded(evidence, row, seen);
+    if (outcome.violation) name_run(*outcome.violation, judged);
   }
   return outcome;
 }
