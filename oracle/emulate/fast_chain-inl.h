@@ -30,19 +30,23 @@ constexpr int kLeastEmax = -100, kGreatestEmax = 120;
 // |sum of products| below this leaves room for the accumulator (< 2^26) and for rounding up in the int32 range.
 constexpr int kSumLimit = 0x7fffffff - (1 << 26) - 128;
 
+// Wraps: a lane that is not valid may hold the least integer.
+inline __attribute__((always_inline)) Ints magnitude_of(Ints x) {
+  const Words sign = (Words)(x >> 31);
+  return (Ints)(((Words)x ^ sign) - sign);
+}
+
 // One step for kLanes columns; returns all ones in lanes where the result is not valid.
 inline __attribute__((always_inline)) Ints finish_step(Ints product_emax, Ints emax, Ints sum, Floats scale,
                                                        Floats* accumulator) {
   const Floats c = *accumulator;
-  const Ints sum_sign = sum >> 31;
-  const Ints sum_magnitude = (sum ^ sum_sign) - sum_sign;
+  const Ints sum_magnitude = magnitude_of(sum);
   const Ints total = (Ints)((Words)sum + (Words) __builtin_convertvector(c * scale, Ints));
-  const Ints sign = total >> 31;
-  const Ints magnitude = (total ^ sign) - sign;
+  const Ints magnitude = magnitude_of(total);
   // To 24 bits toward zero: round to nearest, and step back by one where that went up.
   Floats rounded = __builtin_convertvector(magnitude, Floats);
   rounded = (Floats)((Ints)rounded + (__builtin_convertvector(rounded, Ints) > magnitude));
-  rounded = (Floats)((Ints)rounded | (sign & (Ints)(Words{} + 0x80000000u)));
+  rounded = (Floats)((Ints)rounded | (total & (Ints)(Words{} + 0x80000000u)));
   const Floats unit = (Floats)((emax + (127 - 25)) << 23);
   const Ints has_product = product_emax > kNoProduct;
   // Without a product the accumulator stays as it is; it is never -0, because a chain starts at +0.
