@@ -143,6 +143,34 @@ TEST(Logits, EqualTheSlowFormOnAllCategoriesAndTargets) {
   }
 }
 
+// Sums at the end of int32, which the SIMD step uses: 16 largest products are 2130739200 units, c adds some more.
+TEST(Logits, SumsAroundTwoToThe31Units) {
+  struct Ending {
+    std::vector<std::uint16_t> first_step;  // makes c, with weights of 1
+    std::uint32_t logit;
+  };
+  const Ending endings[] = {
+      {{0x3e80, 0x3e7f, 0xb300}, 0x427fffffu},  // c = 1/4 + 255/1024 - 2^-25: 2^31 - 1 units in all
+      {{0x3e80, 0x3e7f}, 0x42800000u},          // 2^31
+      {{0x3fff}, 0x4282fc80u},                  // more than 2^31
+  };
+  for (const Ending& ending : endings) {
+    for (const std::uint16_t sign : {std::uint16_t{0}, std::uint16_t{0x8000}}) {
+      std::vector<std::uint16_t> row(32, 0), expert(32, 0x3f80);
+      std::copy(ending.first_step.begin(), ending.first_step.end(), row.begin());
+      for (std::size_t k = 16; k < 32; ++k) row[k] = expert[k] = 0x3fff;
+      for (std::uint16_t& x : row) x = static_cast<std::uint16_t>(x ^ sign);
+      const GateWeight weight(tensor_of(expert.data(), 1, 32, SAMEBITS_BF16));
+      const std::uint32_t expected = ending.logit | std::uint32_t{sign} << 16;
+      EXPECT_EQ(to_bits(slow_logit(row.data(), expert.data(), 32)), expected);
+      for (const std::int64_t target : simd_targets()) {
+        const ForcedTarget forced(target);
+        EXPECT_EQ(to_bits(multiply(weight, row)[0]), expected) << hwy::TargetName(target);
+      }
+    }
+  }
+}
+
 TEST(Logits, AllTargetsOfThisCpuAreTested) {
   for (const std::int64_t target : simd_targets()) {
     const ForcedTarget forced(target);
