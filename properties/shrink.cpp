@@ -40,11 +40,35 @@ class Shrinking {
             ShrinkResult& result)
       : fails_(fails), limits_(limits), on_progress_(on_progress), result_(result) {}
 
-  // Every candidate of every pass once; true when at least one was taken.
-  bool round() {
-    const int steps_before = result_.steps;
+  // Rounds over passes of few candidates as long as they help, then over passes of more: a coarse step that failed may
+  // work on a simpler case, and fine steps are expensive on a large one. The last of the rounds without progress has
+  // tried every candidate of the minimal case.
+  void run() {
+    constexpr std::int64_t kFewest = 32;
+    std::int64_t above = 0, limit = kFewest;
+    while (!stopped_) {
+      const int steps_before = result_.steps;
+      const bool all_tried = !round(above, limit);
+      if (result_.steps > steps_before) {
+        above = 0;
+        limit = kFewest;
+      } else if (all_tried) {
+        return;
+      } else {
+        above = limit;
+        limit *= 4;
+      }
+    }
+  }
+
+ private:
+  // Every candidate of the passes that have more than `above` and at most `limit`; true when some have more.
+  bool round(std::int64_t above, std::int64_t limit) {
+    bool more = false;
     for (const Pass& pass : all_passes()) {
       std::int64_t count = pass.count(result_.minimal);
+      more |= count > limit;
+      if (count <= above || count > limit) continue;
       for (std::int64_t i = 0; i < count && !stopped_;) {
         if (try_candidate(pass.candidate(result_.minimal, i))) {
           count = pass.count(result_.minimal);
@@ -53,11 +77,9 @@ class Shrinking {
         }
       }
     }
-    return result_.steps > steps_before;
+    return more;
   }
-  bool stopped() const { return stopped_; }
 
- private:
   bool try_candidate(std::optional<Case> candidate) {
     if (!candidate) return false;
     if (result_.evaluations >= limits_.max_evaluations) {
@@ -108,8 +130,7 @@ ShrinkResult shrink(const Case& failing, const Fails& fails, const ShrinkLimits&
   if (!violation) throw std::invalid_argument("the case to shrink does not break the law");
   ShrinkResult result{failing, std::move(*violation), 1, 0};
   Shrinking shrinking(fails, limits, on_progress, result);
-  while (!shrinking.stopped() && shrinking.round()) {
-  }
+  shrinking.run();
   return result;
 }
 

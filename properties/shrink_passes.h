@@ -18,7 +18,7 @@ struct Pass {
 };
 
 // Explicit tensors are worth having, and their values worth simplifying, up to this many numbers.
-inline constexpr std::int64_t kMaxExplicitNumbers = 20000;
+inline constexpr std::int64_t kMaxExplicitNumbers = 50000;
 
 void add_shape_passes(std::vector<Pass>& passes);
 void add_value_passes(std::vector<Pass>& passes);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <utility>
+#include <vector>
 
 #include "oracle/tensors/bf16.h"
 #include "properties/shrink_edit.h"
@@ -172,6 +173,62 @@ Pass bf16_gate_weight() {
       }};
 }
 
+// Columns that hold a value other than +0, in the hidden states or in the gate weight.
+std::vector<std::int64_t> used_columns(const RouterInputs& inputs) {
+  std::vector<std::int64_t> columns;
+  const auto H = static_cast<std::size_t>(inputs.hidden_size);
+  const auto used = [&](const auto& tensor, std::size_t column) {
+    for (std::size_t i = column; i < tensor.size(); i += H) {
+      if (tensor[i] != 0) return true;
+    }
+    return false;
+  };
+  for (std::size_t column = 0; column < H; ++column) {
+    if (used(inputs.hidden_states, column) || used(inputs.gate_weight_bf16, column) ||
+        used(inputs.gate_weight_fp32, column)) {
+      columns.push_back(static_cast<std::int64_t>(column));
+    }
+  }
+  return columns;
+}
+
+template <class T>
+std::vector<T> moved(const std::vector<T>& tensor, std::int64_t width, const std::vector<std::int64_t>& columns,
+                     std::int64_t stride) {
+  const std::int64_t new_width = static_cast<std::int64_t>(columns.size()) * stride;
+  const std::int64_t rows = static_cast<std::int64_t>(tensor.size()) / width;
+  std::vector<T> out(static_cast<std::size_t>(rows * new_width));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      out[static_cast<std::size_t>(row * new_width + static_cast<std::int64_t>(i) * stride)] =
+          tensor[static_cast<std::size_t>(row * width + columns[i])];
+    }
+  }
+  return out;
+}
+
+// Where the order of additions matters, a column alone cannot be removed without moving others into another step or
+// chunk. So all used columns move at once, each to the start of its own 1, 2, 4, .. 256 columns.
+Pass respace_columns() {
+  constexpr int kStrides = 9;
+  return {[](const Case& c) {
+            return std::int64_t{has_small_data(c) && c.description.stage == Stage::kFull ? kStrides : 0};
+          },
+          [](const Case& c, std::int64_t i) -> std::optional<Case> {
+            const std::vector<std::int64_t> columns = used_columns(*c.description.data);
+            const std::int64_t stride = std::int64_t{1} << i;
+            const std::int64_t H = c.description.hidden_size;
+            const std::int64_t new_size = static_cast<std::int64_t>(columns.size()) * stride;
+            if (columns.empty() || new_size >= H) return std::nullopt;
+            CaseDescription d = c.description;
+            d.hidden_size = d.data->hidden_size = new_size;
+            d.data->hidden_states = moved(d.data->hidden_states, H, columns, stride);
+            d.data->gate_weight_bf16 = moved(d.data->gate_weight_bf16, H, columns, stride);
+            d.data->gate_weight_fp32 = moved(d.data->gate_weight_fp32, H, columns, stride);
+            return with_description(c, std::move(d));
+          }};
+}
+
 }  // namespace
 
 void add_value_passes(std::vector<Pass>& passes) {
@@ -180,6 +237,7 @@ void add_value_passes(std::vector<Pass>& passes) {
   for (std::int64_t chunk = std::int64_t{1} << 14; chunk >= 1; chunk /= 2) passes.push_back(zero_values(chunk));
   for (std::int64_t chunk = std::int64_t{1} << 14; chunk >= 1; chunk /= 8) passes.push_back(simplify_values(chunk));
   passes.push_back(simplify_values(1));
+  passes.push_back(respace_columns());
 }
 
 }  // namespace samebits::properties
