@@ -14,6 +14,12 @@ namespace {
 using properties::LawTally;
 using properties::Verdict;
 
+std::ptrdiff_t law_order(const std::string& id) {
+  const auto laws = properties::all_laws();
+  return std::find_if(laws.begin(), laws.end(), [&](const properties::Law& law) { return law.id == id; }) -
+         laws.begin();
+}
+
 // Tallies of two specs become one: a law that applies to either applies.
 void merge(LawTally& into, const LawTally& from, std::int64_t min_relevant) {
   if (!from.applicable) return;
@@ -70,7 +76,11 @@ bool Campaign::note_failure(const CaseFile& file, const properties::Violation& v
   FirstFailure first{file, violation, file.c.description.index, source};
   first.file.law = violation.law;
   if (violation.law != known_answer_law().id) first.file.expected.reset();
-  first_failures_.push_back(std::move(first));
+  // In the order of the laws, so that the most basic fault is told first.
+  const auto place = std::find_if(first_failures_.begin(), first_failures_.end(), [&](const FirstFailure& other) {
+    return law_order(first.violation.law) < law_order(other.violation.law);
+  });
+  first_failures_.insert(place, std::move(first));
   return true;
 }
 

@@ -89,6 +89,7 @@ class CorpusFolder {
 int fuzz(const FuzzOptions& options, const std::string& program) {
   const ChosenSpec spec = resolve_runnable_spec(options.spec);
   require_known_laws(options.laws);
+  if (options.cases == std::uint64_t{0}) throw UsageError("--cases 0: allowed is 1 or more");
   const Shard shard = parse_shard(options.shard);
   if (!options.json.empty()) check_writable_file(options.json);
   const CorpusFolder corpus(options.corpus);
@@ -143,8 +144,7 @@ void add_fuzz(CLI::App& app, Program& program) {
       ->type_name("N")
       ->capture_default_str();
   command->add_option("--cases", options->cases, "Number of cases [200; without limit when --time is given]")
-      ->type_name("N")
-      ->check(CLI::Range(std::uint64_t{1}, UINT64_MAX));
+      ->type_name("N");
   command->add_option("--time", options->time, "Stop after this time, e.g. 60s (shrinking comes after)")
       ->type_name("TIME");
   command->add_option("--corpus", options->corpus, "Folder for shrunk failing cases")

@@ -14,17 +14,17 @@ namespace {
 std::string spec_line(const oracle::SpecFile& file) {
   const oracle::RouterSpec& spec = file.base;
   const auto size = [](const std::optional<std::int64_t>& value) { return value ? fmt::format("{}", *value) : "?"; };
-  std::string line = fmt::format("E={:<4} H={:<5} k={:<3}", size(spec.shape.num_experts), size(spec.shape.hidden_size),
+  std::string line = fmt::format("E={:<4} H={:<5} k={:<2}", size(spec.shape.num_experts), size(spec.shape.hidden_size),
                                  size(spec.shape.top_k));
-  if (const auto reason = oracle::unsupported_reason(spec)) line += fmt::format("refused: {}", *reason);
-  if (!file.variants.empty()) line += fmt::format(" {} variants", file.variants.size());
+  if (const auto reason = oracle::unsupported_reason(spec)) line += fmt::format("  cannot be run: {}", *reason);
+  if (!file.variants.empty()) line += fmt::format("  variants: {}", file.variants.size());
   return line;
 }
 
 int list_specs() {
   for (const BuiltinSpec& builtin : builtin_specs()) {
     const std::string name(builtin.name);
-    fmt::print("{:<32}{}\n", name, spec_line(load_spec(name)));
+    fmt::print("{:<26}{}\n", name, spec_line(load_spec(name)));
   }
   return 0;
 }

@@ -53,7 +53,7 @@ void require_runnable(const std::string& name, const oracle::RouterSpec& spec) {
   require("shape.num_experts", spec.shape.num_experts);
   require("shape.top_k", spec.shape.top_k);
   if (const auto reason = oracle::unsupported_reason(spec)) {
-    throw UsageError(fmt::format("spec {} is refused: {}", name, *reason));
+    throw UsageError(fmt::format("spec {} cannot be run: {}", name, *reason));
   }
 }
 

@@ -9,6 +9,7 @@
 #include "harness/cli/options.h"
 #include "harness/cli/program.h"
 #include "harness/io/files.h"
+#include "oracle/spec/validate.h"
 
 namespace samebits::harness {
 namespace {
@@ -29,7 +30,7 @@ int replay(const ReplayOptions& options, const std::string& program) {
   std::vector<CaseFile> files;
   for (const fs::path& path : paths) {
     files.push_back(read_case_file(path));
-    require_runnable(path.string(), files.back().c.spec);
+    if (paths.size() == 1) require_runnable(path.string(), files.back().c.spec);
   }
   const std::unique_ptr<properties::Subject> subject = open(options.backend);
   Report header;
@@ -43,8 +44,10 @@ int replay(const ReplayOptions& options, const std::string& program) {
   Progress progress(progress_mode(options.progress));
   for (std::size_t i = 0; i < paths.size() && !interrupted(); ++i) {
     progress.update(fmt::format("replay on {}: {}/{} cases", options.backend.name(), i, paths.size()));
-    if (const auto reason = subject->unsupported(files[i].c.spec)) {
-      campaign.skip(*reason);
+    auto reason = oracle::unsupported_reason(files[i].c.spec);
+    if (!reason) reason = subject->unsupported(files[i].c.spec);
+    if (reason) {
+      campaign.skip(fmt::format("{}: {}", paths[i].string(), *reason));
       continue;
     }
     campaign.add(files[i], run_case(files[i].c, *subject), paths[i].string());

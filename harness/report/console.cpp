@@ -20,15 +20,17 @@ using Lines = std::vector<std::string>;
 Lines wrapped(const std::string& label, const std::vector<std::string>& words, std::size_t most) {
   Lines lines = {label};
   for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string word = words[i] + (i + 1 < words.size() ? ", " : "");
-    if (lines.back().size() + word.size() > kWidth && lines.back().size() > label.size()) {
+    const bool first = lines.back().size() == label.size();
+    if (!first && lines.back().size() + words[i].size() + 2 > kWidth) {
       if (lines.size() == most) {
-        lines.back() += fmt::format("and {} more", words.size() - i);
+        lines.back() += fmt::format(", and {} more", words.size() - i);
         break;
       }
-      lines.emplace_back(label.size(), ' ');
+      lines.back() += ',';
+      lines.push_back(std::string(label.size(), ' ') + words[i]);
+      continue;
     }
-    lines.back() += word;
+    lines.back() += (first ? "" : ", ") + words[i];
   }
   return lines;
 }
@@ -73,6 +75,12 @@ Lines header(const Report& report) {
   return lines;
 }
 
+// In a replay of named cases a law that they do not exercise is no lack of testing.
+std::string verdict_text(const Report& report, const properties::LawTally& tally) {
+  const bool idle = report.command == "replay" && tally.verdict == properties::Verdict::kInconclusive;
+  return idle ? "not exercised" : to_text(tally.verdict);
+}
+
 Lines law_table(const Report& report) {
   Lines lines = {fmt::format("{:<20}{:<16}{:>14}{:>9}{:>9}", "law", "verdict", "relevant", "cases", "failed")};
   for (const auto& [law, tally] : report.laws) {
@@ -81,31 +89,40 @@ Lines law_table(const Report& report) {
           clipped(fmt::format("{:<20}{:<16}{}", law->id, "not applicable", tally.not_applicable_reason), kWidth));
       continue;
     }
-    lines.push_back(fmt::format("{:<20}{:<16}{:>14}{:>9}{:>9}", law->id, to_text(tally.verdict),
+    lines.push_back(fmt::format("{:<20}{:<16}{:>14}{:>9}{:>9}", law->id, verdict_text(report, tally),
                                 grouped(tally.relevant), grouped(tally.cases), grouped(tally.failed)));
   }
   return lines;
 }
 
-// Everything about a failure; `brief`: what it is and how to see it again.
-Lines failure_lines(const Failure& failure, bool brief) {
+Lines detail(const Failure& failure) {
   const properties::Violation& violation = failure.violation;
-  Lines lines = {clipped(fmt::format("FAILED {}: {}", violation.law, violation.summary), 240)};
-  if (!brief) {
-    if (!violation.observed.empty()) lines.push_back(clipped("  observed  " + violation.observed, 240));
-    if (!violation.expected.empty()) lines.push_back(clipped("  expected  " + violation.expected, 240));
-    for (std::size_t i = 0; i < std::min<std::size_t>(violation.notes.size(), 3); ++i) {
-      lines.push_back(clipped("  " + violation.notes[i], 240));
+  Lines lines;
+  const auto add_unless_said = [&](const char* label, const std::string& text) {
+    if (!text.empty() && violation.summary.find(text) == std::string::npos) {
+      lines.push_back(clipped(fmt::format("  {}  {}", label, text), 240));
     }
-    const CaseNumbers numbers = case_numbers(failure.shrunk, kMaxNumbers);
-    const std::string origin =
-        failure.shrink_evaluations > 0
-            ? fmt::format("shrunk from case {} in {} evaluations", failure.case_index, failure.shrink_evaluations)
-            : fmt::format("case {}, not shrunk", failure.case_index);
-    lines.push_back(fmt::format("  {}: {}; {} numbers that are not 0{}", origin, case_sizes(failure.shrunk),
-                                grouped(numbers.count), numbers.lines.empty() ? "" : ":"));
-    for (const std::string& line : numbers.lines) lines.push_back("    " + clipped(line, 400));
+  };
+  add_unless_said("observed", violation.observed);
+  add_unless_said("expected", violation.expected);
+  for (std::size_t i = 0; i < std::min<std::size_t>(violation.notes.size(), 3); ++i) {
+    lines.push_back(clipped("  " + violation.notes[i], 240));
   }
+  const CaseNumbers numbers = case_numbers(failure.shrunk, kMaxNumbers);
+  std::string origin = fmt::format("case {}", failure.case_index);
+  if (failure.shrink_evaluations > 0) {
+    origin = fmt::format("shrunk from case {} in {} evaluations", failure.case_index, failure.shrink_evaluations);
+  }
+  lines.push_back(fmt::format("  {}: {}; {} numbers that are not 0{}", origin, case_sizes(failure.shrunk),
+                              grouped(numbers.count), numbers.lines.empty() ? "" : ":"));
+  for (const std::string& line : numbers.lines) lines.push_back("    " + clipped(line, 400));
+  return lines;
+}
+
+// What failed and how to see it again; with its numbers where there is room.
+Lines failure_lines(const Failure& failure, bool with_detail) {
+  Lines lines = {clipped(fmt::format("FAILED {}: {}", failure.violation.law, failure.violation.summary), 240)};
+  if (with_detail) append(lines, detail(failure));
   if (!failure.repro.empty()) lines.push_back("REPRO: " + failure.repro);
   return lines;
 }
@@ -139,9 +156,10 @@ std::string to_console(const Report& report) {
   const std::size_t room = kMaxLines - 3;
   std::size_t shown = 0;
   for (const Failure& failure : report.failures) {
-    const std::size_t reserved = 2 * std::min<std::size_t>(report.failures.size() - shown - 1, 3);
-    Lines block = failure_lines(failure, false);
-    if (lines.size() + block.size() + reserved > room) block = failure_lines(failure, true);
+    Lines block = failure_lines(failure, true);
+    // The first failure comes with all there is; the others share what is left.
+    const std::size_t others = shown == 0 ? 0 : 2 * (report.failures.size() - shown - 1);
+    if (lines.size() + block.size() + others > room) block = failure_lines(failure, false);
     if (lines.size() + block.size() > room) break;
     append(lines, block);
     ++shown;

@@ -1,0 +1,213 @@
+// The main job from outside: verdicts, JSON, REPRO lines, gen | run | check, Ctrl-C.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "harness/test/cli_child.h"
+
+namespace samebits::harness {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Cli : public SmallSpec {
+ protected:
+  json report(const std::string& name) const { return json::parse(content_of(folder_ / name)); }
+  std::vector<std::string> fuzz(const std::string& backend, const std::string& cases) const {
+    return {"fuzz", "--spec", "small.yaml",  "--backend",  backend, "--cases",
+            cases,  "--json", "report.json", "--progress", "none"};
+  }
+};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST_F(Cli, ACleanRouterPassesAndTheJsonSaysWhatWasTested) {
+  const ChildResult result = run(fuzz("cpu", "40"));
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_LE(lines_of(result.out).size(), 40u);
+  EXPECT_THAT(result.out, HasSubstr("batch_invariance"));
+  EXPECT_THAT(result.out, HasSubstr("A pass means"));
+  EXPECT_THAT(result.err, Not(HasSubstr("fuzz")));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "samebits-failures")) << "nothing failed, so nothing stays";
+  const json root = report("report.json");
+  EXPECT_EQ(root["schema_version"], 1);
+  EXPECT_EQ(root["command"], "fuzz");
+  EXPECT_EQ(root["spec"], "small.yaml");
+  EXPECT_EQ(root["backend"], "cpu");
+  EXPECT_EQ(root["claims"]["arithmetic"], "tc256");
+  EXPECT_EQ(root["seed"], 1);
+  EXPECT_EQ(root["cases"], 40);
+  EXPECT_GT(root["rows"], 40);
+  EXPECT_EQ(root["interrupted"], false);
+  EXPECT_EQ(root["exit_code"], 0);
+  EXPECT_EQ(root["shapes"]["hidden_size"]["max"], 64);
+  EXPECT_GE(root["shapes"]["num_experts"]["max"], 8);
+  EXPECT_GE(root["shapes"]["num_tokens"]["max"], 17);
+  EXPECT_GE(root["hazards"].size(), 3u);
+  EXPECT_TRUE(root["failures"].empty());
+  for (const char* law :
+       {"unique_in_range", "selection", "order", "weights", "sum", "batch_invariance", "run_to_run"}) {
+    const json& entry = root["laws"][law];
+    EXPECT_EQ(entry["verdict"], "pass") << law;
+    EXPECT_EQ(entry["applicable"], true) << law;
+    EXPECT_GT(entry["relevant"], 0) << law;
+    EXPECT_GT(entry["cases"], 0) << law;
+    EXPECT_EQ(entry["failed"], 0) << law;
+  }
+}
+
+TEST_F(Cli, AFaultIsNamedShrunkAndItsReproLineWorks) {
+  const ChildResult result = run(fuzz("mutant:row_dependent_split", "40"));
+  EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
+  EXPECT_LE(lines_of(result.out).size(), 40u);
+  const json root = report("report.json");
+  EXPECT_EQ(root["laws"]["batch_invariance"]["verdict"], "fail");
+  std::string case_file;
+  for (const json& failure : root["failures"]) {
+    EXPECT_TRUE(std::filesystem::exists(folder_ / std::string(failure["case_file"])));
+    if (failure["law"] == "batch_invariance") {
+      case_file = failure["case_file"];
+      EXPECT_GT(failure["shrink_evaluations"], 0);
+    }
+  }
+  ASSERT_THAT(case_file, HasSubstr("samebits-failures/batch_invariance-"));
+
+  int repro_lines = 0;
+  for (const std::string& line : lines_of(result.out)) {
+    const std::string label = "REPRO: ";
+    if (!line.starts_with(label)) continue;
+    ++repro_lines;
+    const std::string command =
+        "cd '" + folder_.path().string() + "' && " + line.substr(label.size()) + " >replay.txt 2>&1";
+    const int status = std::system(command.c_str());
+    EXPECT_EQ(WEXITSTATUS(status), 1) << line << "\n" << content_of(folder_ / "replay.txt");
+  }
+  EXPECT_GE(repro_lines, 1);
+  // The router without the fault is clean on the same case.
+  EXPECT_EQ(run({"replay", "--case", case_file, "--backend", "cpu"}).exit_code, 0);
+  const ChildResult explained = run({"explain", "--case", case_file, "--backend", "mutant:row_dependent_split"});
+  EXPECT_EQ(explained.exit_code, 0);
+  EXPECT_THAT(explained.out, HasSubstr("breaks batch_invariance"));
+}
+
+TEST_F(Cli, GenRunCheckGiveTheVerdictsOfFuzz) {
+  for (const char* backend : {"cpu", "mutant:ties_to_higher_id"}) {
+    std::filesystem::remove_all(folder_ / "c");
+    std::filesystem::remove_all(folder_ / "r");
+    std::vector<std::string> arguments = fuzz(backend, "30");
+    arguments.insert(arguments.end(), {"--seed", "3", "--no-shrink"});
+    const ChildResult fuzzed = run(arguments);
+    ASSERT_EQ(run({"gen", "--spec", "small.yaml", "--seed", "3", "--cases", "30", "--out", "c"}).exit_code, 0);
+    const ChildResult ran = run({"run", "--cases", "c", "--backend", backend, "--out", "r"});
+    ASSERT_EQ(ran.exit_code, 0) << ran.err;
+    const ChildResult checked = run({"check", "--cases", "c", "--results", "r", "--json", "check.json"});
+    EXPECT_EQ(checked.exit_code, fuzzed.exit_code) << checked.out << fuzzed.out << checked.err;
+    EXPECT_EQ(checked.exit_code, std::string(backend) == "cpu" ? 0 : 1);
+    const json a = report("report.json"), b = report("check.json");
+    for (const char* field : {"laws", "cases", "rows", "shapes", "hazards", "seed", "claims", "exit_code"}) {
+      EXPECT_EQ(a[field], b[field]) << field;
+    }
+    ASSERT_EQ(a["failures"].size(), b["failures"].size());
+    for (std::size_t i = 0; i < a["failures"].size(); ++i) {
+      for (const char* field : {"law", "summary", "case_index", "observed", "expected"}) {
+        EXPECT_EQ(a["failures"][i][field], b["failures"][i][field]);
+      }
+    }
+  }
+}
+
+TEST_F(Cli, ShardsTogetherAreTheWholeRun) {
+  std::int64_t rows = 0;
+  for (const char* shard : {"0/2", "1/2"}) {
+    std::vector<std::string> arguments = fuzz("cpu", "11");
+    arguments.insert(arguments.end(), {"--shard", shard});
+    run(arguments);
+    EXPECT_EQ(report("report.json")["cases"], std::string(shard) == "0/2" ? 6 : 5);
+    rows += report("report.json")["rows"].get<std::int64_t>();
+  }
+  run(fuzz("cpu", "11"));
+  EXPECT_EQ(report("report.json")["rows"], rows);
+}
+
+TEST_F(Cli, TooLittleIsNoPass) {
+  const ChildResult result = run(fuzz("cpu", "1"));
+  EXPECT_EQ(result.exit_code, 4) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("inconclusive"));
+}
+
+TEST_F(Cli, InterruptedHalfWayItKeepsWhatItHas) {
+  // Many cases, so that only the signal can end the run.
+  Child child(folder_, {"fuzz", "--spec", "small.yaml", "--backend", "cpu", "--cases", "100000000", "--json",
+                        "report.json", "--progress", "plain"});
+  ASSERT_TRUE(child.wait_for_stderr("fuzz small.yaml on cpu"));
+  child.interrupt();
+  const ChildResult result = child.wait();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("Interrupted"));
+  const json root = report("report.json");
+  EXPECT_EQ(root["interrupted"], true);
+  EXPECT_EQ(root["exit_code"], 130);
+}
+
+TEST_F(Cli, ShrinkWritesACaseThatStillFails) {
+  run({"fuzz", "--spec", "small.yaml", "--backend", "mutant:ties_to_higher_id", "--cases", "40", "--no-shrink",
+       "--fail-fast", "--json", "report.json"});
+  const std::string file = report("report.json")["failures"].at(0)["case_file"];
+  const ChildResult shrunk =
+      run({"shrink", "--case", file, "--backend", "mutant:ties_to_higher_id", "--out", "tiny.yaml"});
+  EXPECT_EQ(shrunk.exit_code, 0) << shrunk.err;
+  EXPECT_THAT(shrunk.out, HasSubstr("REPRO: "));
+  EXPECT_EQ(run({"replay", "--case", "tiny.yaml", "--backend", "mutant:ties_to_higher_id"}).exit_code, 1);
+  EXPECT_EQ(run({"replay", "--case", "tiny.yaml", "--backend", "cpu"}).exit_code, 0);
+  EXPECT_EQ(run({"shrink", "--case", file, "--backend", "cpu", "--out", "tiny2.yaml"}).exit_code, 4);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "tiny2.yaml"));
+}
+
+TEST_F(Cli, ReplayJudgesTheStatedAnswer) {
+  const std::string text =
+      "samebits_case: 1\nspec: small.yaml\ntensors:\n"
+      "  router_logits: {dtype: fp32, shape: [1, 8], values: [[0, 1, 2, 3, 4, 5, 6, 7]]}\n"
+      "  selection_bias: {dtype: fp32, shape: [8], values: [0, 0, 0, 0, 0, 0, 0, 0]}\n"
+      "expected:\n  source: a test\n  rows: [{row: 0, topk_ids: [7, ";
+  folder_.write("right.yaml", text + "6]}]\n");
+  folder_.write("wrong.yaml", text + "5]}]\n");
+  EXPECT_EQ(run({"replay", "--case", "right.yaml", "--backend", "cpu"}).exit_code, 0);
+  const ChildResult wrong = run({"replay", "--case", "wrong.yaml", "--backend", "cpu"});
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_THAT(wrong.out, HasSubstr("FAILED known_answer"));
+}
+
+TEST_F(Cli, ExplainShowsTheCutOfFigureThree) {
+  const ChildResult result =
+      run({"explain", "--case", std::string(SAMEBITS_FIXTURES_DIR) + "/cases/article_figure_3.yaml"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("cut: expert 0"));
+  EXPECT_THAT(result.out, HasSubstr("expert 2"));
+  EXPECT_THAT(result.out, HasSubstr("bias rounded to bf16      another set: 2 instead of 5"));
+}
+
+TEST_F(Cli, WhatShowPrintsIsASpecAgain) {
+  const ChildResult shown = run({"show", "--spec", "small.yaml", "--set", "shape.top_k=3"});
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_THAT(shown.out, HasSubstr("top_k: 3"));
+  folder_.write("shown.yaml", shown.out);
+  EXPECT_EQ(run({"show", "--spec", "shown.yaml"}).out, shown.out);
+}
+
+TEST_F(Cli, ListsAreNotEmpty) {
+  EXPECT_THAT(run({"list", "specs"}).out, HasSubstr("glm-5.3-flash"));
+  EXPECT_THAT(run({"list", "backends"}).out, HasSubstr("mutant:row_dependent_split"));
+  EXPECT_THAT(run({"list", "laws"}).out, HasSubstr("batch_invariance"));
+  EXPECT_THAT(run({"list", "fields"}).out, HasSubstr("selection.bias"));
+}
+
+}  // namespace
+}  // namespace samebits::harness

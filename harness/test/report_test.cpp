@@ -1,0 +1,109 @@
+#include "harness/report/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "harness/report/case_text.h"
+#include "oracle/spec/spec_yaml.h"
+
+namespace samebits::harness {
+namespace {
+
+using properties::LawTally;
+using properties::Verdict;
+using ::testing::HasSubstr;
+
+LawTally tally(Verdict verdict) {
+  LawTally result;
+  result.applicable = verdict != Verdict::kNotApplicable;
+  result.not_applicable_reason = "no bias";
+  result.verdict = verdict;
+  return result;
+}
+
+Report report_of(const std::vector<Verdict>& verdicts, const std::string& command = "fuzz") {
+  Report report;
+  report.command = command;
+  report.cases = 10;
+  std::size_t i = 0;
+  for (const Verdict verdict : verdicts) report.laws.emplace_back(&properties::all_laws()[i++], tally(verdict));
+  return report;
+}
+
+TEST(Report, ExitCodes) {
+  using enum Verdict;
+  EXPECT_EQ(exit_code(report_of({kPass, kNotApplicable})), 0);
+  EXPECT_EQ(exit_code(report_of({kPass, kFail, kInconclusive})), 1);
+  EXPECT_EQ(exit_code(report_of({kPass, kInconclusive})), 4);
+  EXPECT_EQ(exit_code(report_of({kNotApplicable})), 4);
+  EXPECT_EQ(exit_code(report_of({})), 4);
+  EXPECT_EQ(exit_code(report_of({kPass, kInconclusive}, "replay")), 0);
+  EXPECT_EQ(exit_code(report_of({kInconclusive}, "replay")), 4);
+  Report interrupted = report_of({kPass, kFail});
+  interrupted.interrupted = true;
+  EXPECT_EQ(exit_code(interrupted), 130);
+  Report empty = report_of({kPass});
+  empty.cases = 0;
+  EXPECT_EQ(exit_code(empty), 4);
+}
+
+Failure failure_of(const std::string& law) {
+  Failure failure;
+  failure.violation.law = law;
+  failure.violation.summary = "row 0: \xff not UTF-8\nand two lines";
+  failure.violation.observed = "1";
+  failure.violation.expected = "2";
+  failure.repro = "samebits replay";
+  failure.shrunk.spec =
+      oracle::parse_spec("spec_version: 1\nname: x\nshape: {hidden_size: 2, num_experts: 2, top_k: 1}\n", "x").base;
+  properties::CaseDescription& d = failure.shrunk.description;
+  d.stage = properties::Stage::kFromLogits;
+  d.num_experts = 2;
+  oracle::RouterInputs data;
+  data.num_tokens = 1;
+  data.num_experts = 2;
+  data.router_logits = {1.5f, 0.0f};
+  d.data = data;
+  return failure;
+}
+
+TEST(Report, ConsoleStaysWithinFortyLinesAndNamesEveryLaw) {
+  Report report = report_of({});
+  for (const properties::Law& law : properties::all_laws()) {
+    report.laws.emplace_back(&law, tally(Verdict::kFail));
+    report.failures.push_back(failure_of(law.id));
+  }
+  for (int i = 0; i < 100; ++i) report.hazards["hazard_number_" + std::to_string(i)] = i;
+  const std::string text = to_console(report);
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 40);
+  for (const properties::Law& law : properties::all_laws()) EXPECT_THAT(text, HasSubstr(law.id));
+  EXPECT_THAT(text, HasSubstr("REPRO: samebits replay\n"));
+  EXPECT_THAT(text, HasSubstr("router_logits [1, 2]: (0,0)=1.5\n"));
+  EXPECT_THAT(text, HasSubstr("more failed laws"));
+}
+
+TEST(Report, JsonIsValidWhateverARouterSays) {
+  Report report = report_of({Verdict::kFail, Verdict::kNotApplicable});
+  report.failures.push_back(failure_of("selection"));
+  report.claims.name = "\xc3(";
+  const nlohmann::json root = nlohmann::json::parse(to_json(report));
+  EXPECT_EQ(root["failures"][0]["law"], "selection");
+  EXPECT_EQ(root["failures"][0]["shape"]["num_experts"], 2);
+  EXPECT_EQ(root["failures"][0]["nonzero_numbers"], 1);
+  EXPECT_EQ(root["laws"][properties::all_laws()[1].id]["reason"], "no bias");
+  EXPECT_EQ(root["laws"][properties::all_laws()[1].id]["verdict"], "not_applicable");
+}
+
+TEST(Report, NumbersAreGrouped) {
+  EXPECT_EQ(grouped(0), "0");
+  EXPECT_EQ(grouped(999), "999");
+  EXPECT_EQ(grouped(1000), "1,000");
+  EXPECT_EQ(grouped(-123456), "-123,456");
+  EXPECT_EQ(grouped(1234567), "1,234,567");
+}
+
+}  // namespace
+}  // namespace samebits::harness

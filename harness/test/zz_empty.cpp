@@ -1,1 +1,0 @@
-// placeholder so that the target has a source
