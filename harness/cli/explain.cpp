@@ -159,12 +159,13 @@ int explain(const ExplainOptions& options) {
   const properties::Case& c = file.c;
   require_runnable(options.case_path, c.spec);
   const oracle::RouterInputs inputs = properties::materialize(c);
+  const std::optional<std::int64_t> wanted = options.row;
+  if (wanted && (*wanted < 0 || *wanted >= inputs.num_tokens)) {
+    throw UsageError(fmt::format("--row {}: the case has rows 0 to {}", *wanted, inputs.num_tokens - 1));
+  }
   fmt::print("case {}: spec {}{}, {}\n", options.case_path, c.spec_name,
              c.variant.empty() ? "" : ", variant " + c.variant, case_sizes(c));
-  std::optional<std::int64_t> row = options.row;
-  if (row && (*row < 0 || *row >= inputs.num_tokens)) {
-    throw UsageError(fmt::format("--row {}: the case has rows 0 to {}", *row, inputs.num_tokens - 1));
-  }
+  std::optional<std::int64_t> row = wanted;
   if (options.backend.given()) {
     const std::optional<std::int64_t> failing = print_verdicts(file, options.backend);
     if (!row) row = failing;

@@ -33,6 +33,20 @@ std::vector<std::string> command_names(const CLI::App& app) {
   return names;
 }
 
+// " fuzz", or nothing when no command was named.
+std::string command_word(const CLI::App& app) {
+  return app.get_subcommands().empty() ? "" : " " + app.get_subcommands().front()->get_name();
+}
+
+// A word that is no option is the cause of whatever else is wrong, so it is told first.
+std::string parse_error(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> unknown = app.remaining(true);
+  if (unknown.empty() || app.get_subcommands().empty()) return error.what();
+  std::vector<std::string> options;
+  for (const CLI::Option* option : app.get_subcommands().front()->get_options()) options.push_back(option->get_name());
+  return fmt::format("unknown option \"{}\"; {}", unknown.front(), suggest_names(unknown.front(), options));
+}
+
 int parse_and_act(int argc, char** argv) {
   CLI::App app(
       "Tests Mixture-of-Experts routers: generates cases, judges every answer by laws and an independent oracle,\n"
@@ -64,9 +78,7 @@ int parse_and_act(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    const bool named = !app.get_subcommands().empty();
-    return fail(kUsage, fmt::format("{}\nsee: {}{} --help", error.what(), program.path,
-                                    named ? " " + app.get_subcommands().front()->get_name() : ""));
+    return fail(kUsage, fmt::format("{}\nsee: {}{} --help", parse_error(app, error), program.path, command_word(app)));
   }
   if (const std::string problem = oracle::self_test(); !problem.empty()) {
     return fail(kBackend, "this build or machine cannot compute the oracle: " + problem);

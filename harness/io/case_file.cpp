@@ -187,7 +187,14 @@ CaseFile read_case_file(const fs::path& path) {
 void write_case_file(const fs::path& path, const CaseFile& file, bool with_data) {
   CaseFile copy = file;
   properties::CaseDescription& description = copy.c.description;
-  if (with_data && !description.data) description.data = properties::materialize(copy.c);
+  if (with_data && !description.data) {
+    description.data = properties::materialize(copy.c);
+    description.plants.clear();  // they and the selections are in the tensors now
+    description.keep_rows.clear();
+    description.keep_experts.clear();
+    description.keep_columns.clear();
+    description.generated_hidden_size = 0;
+  }
   const fs::path large_path = fs::path(path).replace_extension(".safetensors");
   SafeTensors large;
   const std::string text = case_yaml(copy, large_path.filename().string(), large);

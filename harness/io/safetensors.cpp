@@ -139,6 +139,8 @@ SafeTensors read_safetensors(const std::filesystem::path& path) {
   }
   const std::string_view text = std::string_view(file).substr(8, header_bytes);
   if (text.empty() || text.front() != '{') fail(path, "the header must be a JSON object that starts with '{'");
+  // The JSON parser takes a NUL byte for the end of its input, which would hide what follows.
+  if (text.find('\0') != std::string_view::npos) fail(path, "the header holds a NUL byte; padding must be spaces");
   const json header = parse_header(path, text);
 
   SafeTensors content;

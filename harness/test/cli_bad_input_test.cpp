@@ -22,7 +22,7 @@ class BadInput : public SmallSpec {
 TEST_F(BadInput, CommandsAndOptionsThatDoNotExist) {
   expect(2, {"fuz"}, "did you mean fuzz");
   expect(2, {}, "subcommand");
-  expect(2, {"fuzz", "--speck", "small.yaml"}, "--speck");
+  expect(2, {"fuzz", "--speck", "small.yaml"}, "unknown option \"--speck\"; did you mean --spec");
   expect(2, {"fuzz", "--backend", "cpu"}, "--spec is required");
   expect(2, {"fuzz", "--spec", "small.yaml"}, "give --backend NAME");
   expect(2, {"fuzz", "--spec", "small.yaml", "--backend", "cpu", "--plugin", "x.so"}, "excludes");
@@ -50,7 +50,7 @@ TEST_F(BadInput, SpecsThatCannotBeRun) {
   expect(2, {"fuzz", "--spec", "small.yaml", "--backend", "cpu", "--set", "selection.method=sparsemixer"},
          "sparsemixer");
   expect(2, {"fuzz", "--spec", "small.yaml", "--backend", "cpu", "--set", "capacity=batch_dependent"}, "batch");
-  folder_.write("no_sizes.yaml", "spec_version: 1\nname: x\n");
+  folder_.write("no_sizes.yaml", "spec_version: 1\nname: x\nshape: {num_experts: 8, top_k: 2}\n");
   expect(2, {"fuzz", "--spec", "no_sizes.yaml", "--backend", "cpu"}, "--set shape.hidden_size=N");
   folder_.write("bad.yaml", "spec_version: 1\nname: x\nshape: {hidden_size: 4, num_experts: [\n");
   expect(2, {"fuzz", "--spec", "bad.yaml", "--backend", "cpu"}, "bad.yaml:");

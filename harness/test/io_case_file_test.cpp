@@ -395,7 +395,7 @@ TEST(CaseFile, MutatedFilesAreReadOrRefusedAndNothingElse) {
   const std::string good = kGood;
   std::mt19937 random(2);
   int refused = 0;
-  constexpr int kRounds = 1200;
+  constexpr int kRounds = 800;
   for (int round = 0; round < kRounds; ++round) {
     std::string bad = good;
     const std::uint64_t changes = 1 + random() % 3;

@@ -112,7 +112,7 @@ std::vector<Lie> lies() {
       {"JSON cut off", file_of(good.substr(0, 20), eight), "not valid JSON"},
       {"header length cuts the JSON", file_of(good, eight, good.size() - 1), "not valid JSON"},
       {"text after the JSON", file_of(good + "x", eight), "not valid JSON"},
-      {"NUL bytes as padding", file_of(good + std::string(2, '\0'), eight), "not valid JSON"},
+      {"NUL bytes as padding", file_of(good + std::string(2, '\0'), eight), "NUL byte"},
       {"invalid UTF-8", file_of("{\"\xff\":1}", ""), "not valid JSON"},
       {"deep nesting", file_of(deep, ""), "nested deeper"},
       {"the same tensor twice",
@@ -180,7 +180,7 @@ TEST(Safetensors, MutatedFilesAreReadOrRefusedAndNothingElse) {
   const std::string good = content_of(folder / "x.safetensors");
   std::mt19937 random(1);
   int refused = 0;
-  constexpr int kRounds = 2000;
+  constexpr int kRounds = 1000;
   for (int round = 0; round < kRounds; ++round) {
     std::string bad = good;
     const std::uint64_t changes = 1 + random() % 3;
