@@ -18,13 +18,11 @@ class BackendSubject final : public properties::Subject {
   const properties::Claims& claims() const override { return claims_; }
 
   std::optional<std::string> unsupported(const oracle::RouterSpec& spec) override {
-    samebits_router_spec abi_spec{};
     try {
-      abi_spec = to_abi(spec);
+      return router_->unsupported(to_abi(spec));
     } catch (const std::invalid_argument& error) {
-      return error.what();
+      return error.what();  // a size that the ABI cannot hold
     }
-    return router_->unsupported(abi_spec);
   }
 
   std::vector<Run> run(const properties::Case& c, const oracle::RouterInputs& inputs,

@@ -4,7 +4,7 @@
 //     static void describe(samebits_info& info);         // name, version, arithmetic, claims; the rest is filled in
 //     static std::vector<samebits::Rule> rules(const samebits_router_spec& spec);  // what a spec must be like
 //     void logits(const float* x, float* logits) const;  // x [H] -> logits [E], one row; must not allocate
-//     void route(float* logits, int32_t* ids, float* weights) const;  // logits [E], may be overwritten -> [K], [K]
+//     void route(float* logits, int32_t* ids, float* weights) const;  // logits [E], which it may overwrite -> [K], [K]
 //   };
 //   SAMEBITS_HOST_PLUGIN(MyRouter)
 //
