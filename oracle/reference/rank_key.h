@@ -20,12 +20,12 @@ bool ranks_before(Real key_a, std::int64_t index_a, Real key_b, std::int64_t ind
 }
 
 // base + bias in one addition, so that absorbed scores are genuine ties. The base is the finished score or the finished
-// logit; when scores exist only after selection, it is the logit.
+// logit; a spec whose scores exist only after selection ranks by logit.
 template <class Real>
 std::vector<Real> rank_keys(const RouterSpec& spec, std::span<const Real> logits, std::span<const Real> scores,
                             std::span<const float> selection_bias) {
   using A = ArithmeticOf<Real>;
-  const bool by_logit = spec.selection.rank_by == RankBy::kLogit || spec.score.stage == ScoreStage::kAfterTopk;
+  const bool by_logit = spec.selection.rank_by == RankBy::kLogit;
   std::vector<Real> keys;
   for (std::size_t e = 0; e < logits.size(); ++e) {
     const Real base = A::one_nan(by_logit ? logits[e] : scores[e]);

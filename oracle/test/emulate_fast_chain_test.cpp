@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <random>
+
 #include "oracle/emulate/gate_weight.h"
 #include "oracle/tensors/bf16.h"
 #include "oracle/test/emulate_categories.h"
@@ -66,6 +69,45 @@ TEST_P(FastChain, EqualsTheDefinitionOnEveryInstructionSet) {
       category == Category::kAlignmentLimit) {
     EXPECT_EQ(valid, total);
   }
+}
+
+// Exponents that cross the ends of the range in which floating point can do it.
+TEST(FastChain, EqualsTheDefinitionAtTheEndsOfItsRange) {
+  std::mt19937 random(45);
+  int valid = 0, invalid_lanes = 0;
+  for (const int centre : {-108, -104, -100, -96, 112, 116, 120, 124}) {
+    for (int i = 0; i < 40; ++i) {
+      test::Operands operands(random());
+      Block block(operands, Category::kNormal, 1 + i % 4);
+      const auto draw = [&](int exponent) {
+        const unsigned field = static_cast<unsigned>(127 + exponent) - random() % 4;
+        return static_cast<std::uint16_t>((random() % 2 << 15) | (field << 7) | random() % 128);
+      };
+      for (std::size_t k = 0; k < block.row.size(); ++k) {
+        block.row[k] = draw(centre / 2);
+        block.row_values[k] = bf16_to_fp32(block.row[k]);
+        block.row_exponents[k] = chain_exponent(block.row[k]);
+        for (std::size_t n = 0; n < fast_chain::kColumns; ++n) {
+          const std::uint16_t w = random() % 2 == 0 ? std::uint16_t{0} : draw(centre - centre / 2);
+          block.columns[n][k] = w;
+          block.column_values[k * fast_chain::kColumns + n] = bf16_to_fp32(w);
+          block.column_exponents[k * fast_chain::kColumns + n] = chain_exponent(w);
+        }
+      }
+      for (const fast_chain::Isa& isa : fast_chain::available_isas()) {
+        float result[fast_chain::kColumns];
+        const std::uint32_t invalid = isa.function(block.operands(), result);
+        for (std::size_t n = 0; n < fast_chain::kColumns; ++n) {
+          ((invalid >> n & 1u) != 0 ? invalid_lanes : valid) += 1;
+          if ((invalid >> n & 1u) != 0) continue;
+          ASSERT_EQ(std::bit_cast<std::uint32_t>(result[n]), chain(sm90(), 0, block.row, block.columns[n]))
+              << isa.name << " exponents near " << centre;
+        }
+      }
+    }
+  }
+  EXPECT_GT(valid, 1000);
+  EXPECT_GT(invalid_lanes, 1000);
 }
 
 TEST(FastChain, ReportsOperandsThatAreNotFinite) {

@@ -194,6 +194,23 @@ TEST(LogitBounds, AttainTheFirstRoundings) {
   EXPECT_LT(bounds.upper[0] - bounds.lower[0], 0x1p-21);
 }
 
+TEST(LogitBounds, CountEveryCutOfAStep) {
+  // 1, and fifteen products of 1.99 * 2^-25: each loses 0.99 of that unit, and the sum 1 + 15 * 2^-25 loses three more
+  // to 24 bits. 17.9 units in all; 16 units are what the alignment alone may lose.
+  RouterInputs inputs;
+  inputs.num_tokens = 1;
+  inputs.hidden_size = 16;
+  inputs.num_experts = 1;
+  inputs.hidden_states.assign(16, 0x3fff);
+  inputs.gate_weight_bf16.assign(16, 0x3300);
+  inputs.hidden_states[0] = inputs.gate_weight_bf16[0] = 0x3f80;
+  const std::vector<std::int64_t> rows = {0};
+  const float logit = tc256_logits(RouterSpec{}, inputs, rows)[0];
+  EXPECT_EQ(logit, 1 + 3 * 0x1p-23f);
+  const LogitBounds bounds = logit_bounds(RouterSpec{}, inputs, 0, Arithmetic::kTc256);
+  EXPECT_LE(bounds.lower[0], static_cast<double>(logit));
+}
+
 TEST(LogitBounds, ClaimNothingAboutNonFiniteOperandsOrOverflow) {
   RouterInputs inputs;
   inputs.num_tokens = 1;

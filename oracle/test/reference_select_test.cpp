@@ -111,6 +111,14 @@ TEST(Groups, ZeroMaskCompetesWithKeyZeroEvenForNan) {
   EXPECT_EQ(answer.weights[3], -9.0f);  // the unbiased score, not the key
 }
 
+TEST(Groups, ABiasedWeightIsTheKeyBeforeTheMask) {
+  RouterSpec spec = with_groups(spec_of(4, 3, ScoreFunc::kIdentity), 2, 1, GroupScore::kMax, GroupMask::kZero);
+  spec.weights.source = WeightSource::kBiasedScore;
+  const RowAnswer<float> answer = route(spec, {2, 1, -3, -4}, {0.5f, 0.5f, 0.5f, 0.5f});
+  EXPECT_THAT(answer.ids, ElementsAre(0, 1, 2));
+  EXPECT_THAT(answer.weights, ElementsAre(2.5f, 1.5f, -2.5f));
+}
+
 TEST(Groups, NegInfMaskFillsFromKeptGroupsOnly) {
   const RouterSpec spec = with_groups(spec_of(6, 4, ScoreFunc::kIdentity), 3, 2, GroupScore::kMax, GroupMask::kNegInf);
   const RowAnswer<float> answer = route(spec, {5, kNaN, 1, 1, 4, -kInf});
