@@ -119,7 +119,6 @@ void Campaign::skip(const std::string& reason) {
 }
 
 std::string Campaign::failed_laws() const {
-  if (first_failures_.empty()) return "none";
   std::vector<std::string> laws;
   for (const FirstFailure& first : first_failures_) laws.push_back(first.violation.law);
   return fmt::format("{}", fmt::join(laws, ", "));

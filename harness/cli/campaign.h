@@ -41,7 +41,7 @@ class Campaign {
   std::int64_t rows() const { return report_.rows; }
   // In the order of all_laws(); known answers last.
   const std::vector<FirstFailure>& first_failures() const { return first_failures_; }
-  // "batch_invariance, weights", or "none"
+  // "batch_invariance, weights"
   std::string failed_laws() const;
 
   // Verdicts and seconds; failures are left to the caller.

@@ -64,10 +64,11 @@ std::string progress_line(const ChosenSpec& spec, const FuzzOptions& options, co
                           const Budget& budget, double seconds) {
   std::string line = fmt::format("fuzz {} on {}: {}", spec.name, options.backend.name(), grouped(campaign.cases()));
   if (budget.cases != UINT64_MAX) line += fmt::format("/{}", budget.cases);
-  line += fmt::format(" cases, {} rows", grouped(campaign.rows()));
-  if (campaign.cases() > 0 && seconds > 0)
-    line += fmt::format(", {:.1f} cases/s", static_cast<double>(campaign.cases()) / seconds);
-  return line + fmt::format(", failed laws: {}", campaign.failed_laws());
+  line += " cases, ";
+  line += campaign.first_failures().empty() ? "no failure" : "FAILED " + campaign.failed_laws();
+  line += fmt::format(", {} rows", grouped(campaign.rows()));
+  const double rate = seconds > 0 ? static_cast<double>(campaign.cases()) / seconds : 0.0;
+  return rate > 0 ? line + fmt::format(", {:.1f} cases/s", rate) : line;
 }
 
 // Removes a folder again that was made to see whether it can be written, if nothing was.
@@ -145,7 +146,9 @@ void add_fuzz(CLI::App& app, Program& program) {
       ->capture_default_str();
   command->add_option("--cases", options->cases, "Number of cases [200; without limit when --time is given]")
       ->type_name("N");
-  command->add_option("--time", options->time, "Stop after this time, e.g. 60s (shrinking comes after)")
+  command
+      ->add_option("--time", options->time,
+                   "Stop after this time, e.g. 60s (shrinking comes after, at most 60 s a law)")
       ->type_name("TIME");
   command->add_option("--corpus", options->corpus, "Folder for shrunk failing cases")
       ->type_name("DIR")
