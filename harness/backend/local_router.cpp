@@ -2,16 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <new>
-#include <span>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "harness/backend/abi_adapter.h"
+#include "harness/backend/call_buffers.h"
 
 namespace samebits::harness {
 namespace {
@@ -65,32 +64,6 @@ RunResult as_result(Body body) {
     result.message = "out of memory for the buffers of this call";
   }
   return result;
-}
-
-template <class T>
-std::span<const std::byte> bytes_of(const std::vector<T>& values) {
-  return std::as_bytes(std::span<const T>(values));
-}
-
-template <class T>
-GuardedBuffer& add_input(std::deque<GuardedBuffer>& buffers, Memory& memory, const char* name,
-                         const std::vector<T>& values) {
-  GuardedBuffer& buffer = buffers.emplace_back(memory, name, values.size() * sizeof(T));
-  buffer.write(bytes_of(values));
-  return buffer;
-}
-
-samebits_tensor matrix(const GuardedBuffer& buffer, std::int64_t rows, std::int64_t columns, std::int32_t dtype) {
-  return {buffer.data(), rows, columns, columns, dtype, 0};
-}
-
-// Largest number of blocks of size B that T*K slots can need; attained, so a router may fill the buffer to its end.
-std::int64_t block_capacity(std::int64_t slots, std::int64_t num_experts, std::int64_t block_size) {
-  return (slots + std::min(num_experts, slots) * (block_size - 1)) / block_size;
-}
-
-std::int32_t columns_of(const samebits_router_spec& spec) {
-  return spec.top_k + (spec.shared_mode == SAMEBITS_SHARED_IN_GATE ? spec.shared_experts : 0);
 }
 
 }  // namespace
@@ -234,116 +207,32 @@ RunResult LocalRouter::run(const RunRequest& request) {
 
 void LocalRouter::route(const RunRequest& request, RunResult& result) {
   const RouterInputs rows = properties::select_rows(*inputs_, request);
-  const std::int64_t tokens = rows.num_tokens;
-  const std::int64_t experts = spec_.num_experts;
-  const std::int64_t columns = columns_of(spec_);
-  const std::int64_t slots = tokens * columns;
-
-  std::deque<GuardedBuffer> read_only;
-  samebits_inputs inputs{};
-  inputs.struct_size = sizeof(inputs);
-  inputs.num_tokens = tokens;
-  if (rows.from_logits()) {
-    inputs.router_logits = matrix(add_input(read_only, *memory_, "input router_logits", rows.router_logits), tokens,
-                                  experts, SAMEBITS_FP32);
-  } else {
-    inputs.hidden_states = matrix(add_input(read_only, *memory_, "hidden_states", rows.hidden_states), tokens,
-                                  rows.hidden_size, SAMEBITS_BF16);
-  }
-  if (rows.num_valid_rows) {
-    inputs.num_valid_rows = static_cast<const std::int32_t*>(
-        add_input(read_only, *memory_, "num_valid_rows", std::vector<std::int32_t>{*rows.num_valid_rows}).data());
-  }
-
-  std::deque<GuardedBuffer> written;
-  const auto add_output = [&](const char* name, std::int64_t elements) -> GuardedBuffer& {
-    GuardedBuffer& buffer = written.emplace_back(*memory_, name, static_cast<std::size_t>(elements) * 4);
-    buffer.fill(request.poison);
-    return buffer;
-  };
-  samebits_outputs outputs{};
-  outputs.struct_size = sizeof(outputs);
-  GuardedBuffer& ids = add_output("topk_ids", slots);
-  GuardedBuffer& weights = add_output("topk_weights", slots);
-  outputs.topk_ids = matrix(ids, tokens, columns, SAMEBITS_INT32);
-  outputs.topk_weights = matrix(weights, tokens, columns, SAMEBITS_FP32);
-  GuardedBuffer* logits = nullptr;
-  if (request.want_logits) {
-    logits = &add_output("router_logits", tokens * experts);
-    outputs.router_logits = matrix(*logits, tokens, experts, SAMEBITS_FP32);
-  }
-  struct Integers {
-    GuardedBuffer* buffer;
-    std::vector<std::int32_t>* values;
-  };
-  std::vector<Integers> bookkeeping;
-  const auto add_integers = [&](const char* name, std::int64_t elements, std::vector<std::int32_t>& values) {
-    GuardedBuffer& buffer = add_output(name, elements);
-    bookkeeping.push_back({&buffer, &values});
-    return static_cast<std::int32_t*>(buffer.data());
-  };
-  oracle::Bookkeeping& books = result.outputs.bookkeeping;
-  std::vector<std::int32_t> num_tokens_post_padded;
-  if (request.want_bookkeeping) {
-    outputs.tokens_per_expert = add_integers("tokens_per_expert", experts, books.tokens_per_expert);
-    outputs.expert_offsets = add_integers("expert_offsets", experts + 1, books.expert_offsets);
-    outputs.slot_of_position = add_integers("slot_of_position", slots, books.slot_of_position);
-    outputs.position_of_slot = add_integers("position_of_slot", slots, books.position_of_slot);
-    if (request.block_size > 0) {
-      const std::int64_t blocks = block_capacity(slots, experts, request.block_size);
-      outputs.block_size = request.block_size;
-      outputs.sorted_token_ids = add_integers("sorted_token_ids", blocks * request.block_size, books.sorted_token_ids);
-      outputs.expert_ids = add_integers("expert_ids", blocks, books.expert_ids);
-      outputs.num_tokens_post_padded = add_integers("num_tokens_post_padded", 1, num_tokens_post_padded);
-    }
-  }
-
   const std::size_t workspace_bytes =
-      call_router("samebits_workspace_bytes", [&] { return table_.workspace_bytes(router_, tokens); });
+      call_router("samebits_workspace_bytes", [&] { return table_.workspace_bytes(router_, rows.num_tokens); });
   if (workspace_bytes > kMaxWorkspaceBytes) {
     throw RouterError(fmt::format("samebits_workspace_bytes is {} for {} tokens; the harness allows {}",
-                                  workspace_bytes, tokens, kMaxWorkspaceBytes));
+                                  workspace_bytes, rows.num_tokens, kMaxWorkspaceBytes));
   }
-  GuardedBuffer& workspace = written.emplace_back(*memory_, "workspace", workspace_bytes);
-  workspace.fill(request.poison);
+  CallBuffers buffers(*memory_, spec_, rows, request, workspace_bytes);
 
   const char* function = "samebits_workspace_init";
-  samebits_status status =
-      call_router(function, [&] { return table_.workspace_init(router_, workspace.data(), workspace_bytes, nullptr); });
+  samebits_status status = call_router(
+      function, [&] { return table_.workspace_init(router_, buffers.workspace(), workspace_bytes, nullptr); });
   if (status == SAMEBITS_OK) {
     function = rows.from_logits() ? "samebits_route_from_logits" : "samebits_route";
     const auto route = rows.from_logits() ? table_.route_from_logits : table_.route;
-    status = call_router(function, [&] { return route(router_, &inputs, &outputs, workspace.data(), nullptr); });
+    status = call_router(
+        function, [&] { return route(router_, &buffers.inputs(), &buffers.outputs(), buffers.workspace(), nullptr); });
   }
   const std::string failure = status == SAMEBITS_OK ? std::string() : failure_text(function, status);
   memory_->synchronize();
+  buffers.inspect(result);
 
-  outputs.kernel_name[sizeof(outputs.kernel_name) - 1] = '\0';
-  result.kernel_name = outputs.kernel_name;
-  const auto note = [&result](bool& intact, const std::string& damage) {
-    if (damage.empty()) return;
-    intact = false;
-    if (result.damage.empty()) result.damage = damage;
-  };
-  for (GuardedBuffer& buffer : written) {
-    buffer.fetch();
-    note(result.guards_intact, buffer.guard_damage());
-  }
-  for (GuardedBuffer& buffer : read_only) {
-    buffer.fetch();
-    note(result.guards_intact, buffer.guard_damage());
-    note(result.inputs_intact, buffer.content_damage());
-  }
+  char(&name)[64] = buffers.outputs().kernel_name;
+  name[sizeof(name) - 1] = '\0';
+  result.kernel_name = name;
   if (!failure.empty()) throw RouterError(failure);
-
-  result.outputs.num_tokens = tokens;
-  result.outputs.top_k = columns;
-  const std::vector<std::int32_t> narrow_ids = ids.values<std::int32_t>();
-  result.outputs.topk_ids.assign(narrow_ids.begin(), narrow_ids.end());
-  result.outputs.topk_weights = weights.values<float>();
-  if (logits != nullptr) result.outputs.router_logits = logits->values<float>();
-  for (const Integers& integers : bookkeeping) *integers.values = integers.buffer->values<std::int32_t>();
-  if (!num_tokens_post_padded.empty()) books.num_tokens_post_padded = num_tokens_post_padded.front();
+  result.outputs = buffers.read();
 }
 
 }  // namespace samebits::harness

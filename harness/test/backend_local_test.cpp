@@ -117,7 +117,7 @@ TEST(LocalRouter, AChangedConstantIsAnError) {
   const RunResult result = run_once(*in_process("change_constant"));
   EXPECT_EQ(result.status, Status::kError);
   EXPECT_THAT(result.message, HasSubstr("samebits_create changed its constants: selection_bias (32 bytes): "));
-  EXPECT_THAT(result.message, HasSubstr("the first at offset 4"));
+  EXPECT_THAT(result.message, HasSubstr("2 bytes were changed, the first at offset 6"));
 }
 
 TEST(LocalRouter, ConstantsThatWereNotCopiedAreNoLongerThere) {
@@ -192,6 +192,71 @@ TEST(AbiTable, BadPlugInsAreNamed) {
 #ifndef SAMEBITS_HAVE_CUDA
   EXPECT_THAT(load_error("device_only"), HasSubstr("works in device memory only, and this program was built without"));
 #endif
+}
+
+// One-hot hidden states: the logits of row r are column r of the gate weight, here {0, 2, 1, 2} and {-1, 0, 0, -2}.
+SmallCase one_hot_case() {
+  SmallCase small;
+  oracle::RouterSpec& spec = small.c.spec;
+  spec.shape.hidden_size = 2;
+  spec.shape.num_experts = 4;
+  spec.shape.top_k = 2;
+  spec.score.func = oracle::ScoreFunc::kSigmoid;
+  spec.weights.renormalize = oracle::Renormalize::kL1;
+  spec.weights.routed_scaling_factor = 2.0;
+  small.inputs.num_tokens = 2;
+  small.inputs.hidden_size = 2;
+  small.inputs.num_experts = 4;
+  constexpr std::uint16_t kOne = 0x3f80, kTwo = 0x4000, kMinusOne = 0xbf80, kMinusTwo = 0xc000;
+  small.inputs.hidden_states = {kOne, 0, 0, kOne};
+  small.inputs.gate_weight_bf16 = {0, kMinusOne, kTwo, 0, kOne, 0, kTwo, kMinusTwo};
+  return small;
+}
+
+TEST(OpenBackend, TheEmbeddedRouterGivesTheAnswerThatFollowsByHand) {
+  const auto cpu = open_backend({"cpu", std::nullopt, std::chrono::milliseconds(1000)});
+  EXPECT_TRUE(cpu->claims().bit_exact());
+  SmallCase small = one_hot_case();
+  EXPECT_EQ(cpu->unsupported(small.c.spec), std::nullopt);
+  RunRequest request = all_rows(small);
+  request.want_logits = true;
+  request.want_bookkeeping = true;
+  const RunResult result = run_once(*cpu, small, request);
+  ASSERT_EQ(result.status, Status::kOk) << result.message;
+  EXPECT_THAT(result.outputs.topk_ids, ElementsAre(1, 3, 1, 2));
+  EXPECT_THAT(result.outputs.topk_weights, ElementsAre(1.0f, 1.0f, 1.0f, 1.0f));
+  EXPECT_THAT(result.outputs.router_logits, ElementsAre(0.0f, 2.0f, 1.0f, 2.0f, -1.0f, 0.0f, 0.0f, -2.0f));
+  EXPECT_THAT(result.outputs.bookkeeping.tokens_per_expert, ElementsAre(0, 2, 1, 1));
+  EXPECT_THAT(result.outputs.bookkeeping.position_of_slot, ElementsAre(0, 3, 1, 2));
+  EXPECT_TRUE(result.guards_intact && result.inputs_intact) << result.damage;
+
+  small.inputs.router_logits = result.outputs.router_logits;
+  small.inputs.hidden_size = 0;
+  small.inputs.hidden_states.clear();
+  small.inputs.gate_weight_bf16.clear();
+  request.want_logits = false;
+  const RunResult from_logits = run_once(*cpu, small, request);
+  ASSERT_EQ(from_logits.status, Status::kOk) << from_logits.message;
+  EXPECT_EQ(from_logits.outputs.topk_ids, result.outputs.topk_ids);
+  EXPECT_EQ(from_logits.outputs.topk_weights, result.outputs.topk_weights);
+}
+
+TEST(OpenBackend, AMutantRunsWithItsFault) {
+  const auto mutant = open_backend({"mutant:ties_to_higher_id", std::nullopt, std::chrono::milliseconds(1000)});
+  const SmallCase small = one_hot_case();
+  const RunResult result = run_once(*mutant, small, all_rows(small));
+  ASSERT_EQ(result.status, Status::kOk) << result.message;
+  EXPECT_THAT(result.outputs.topk_ids, ElementsAre(3, 1, 2, 1));
+}
+
+TEST(OpenBackend, EveryListedBackendOpens) {
+  const std::vector<BackendListing> listings = list_backends();
+  ASSERT_GE(listings.size(), 4u);
+  EXPECT_EQ(listings.front().name, "cpu");
+  for (const BackendListing& listing : listings) {
+    EXPECT_NE(open_backend({listing.name, std::nullopt, std::chrono::milliseconds(1000)}), nullptr) << listing.name;
+    EXPECT_FALSE(listing.description.empty()) << listing.name;
+  }
 }
 
 TEST(OpenBackend, UnknownNamesAreRefusedWithSuggestions) {
