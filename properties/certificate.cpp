@@ -363,7 +363,7 @@ Interval finished(const RouterSpec& spec, Interval weight, std::size_t k) {
   return widened(scaled, weight_error(k), kFlush * (1.0 + std::fabs(scale)));
 }
 
-const Interval kUnbounded{-std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+constexpr Interval kUnbounded{-std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
 
 }  // namespace
 

@@ -30,7 +30,7 @@ bool has_groups(const RouterSpec& spec) {
   return spec.selection.n_group > 1;
 }
 
-const Mistake kMistakes[] = {
+constexpr Mistake kMistakes[] = {
     {"the selection bias rounded to bf16",
      [](Setup& s) {
        const bool possible = s.spec.selection.bias == oracle::BiasType::kFp32;

@@ -14,8 +14,8 @@ std::vector<const Law*> select_laws(const std::vector<std::string>& ids) {
   for (const std::string& id : ids) {
     if (find_law(id) != nullptr) continue;
     std::string known;
-    for (const Law& law : all_laws()) known += (known.empty() ? "" : ", ") + std::string(law.id);
-    throw std::invalid_argument("unknown law '" + id + "'; laws are: " + known);
+    for (const Law& law : all_laws()) known.append(known.empty() ? "" : ", ").append(law.id);
+    throw std::invalid_argument("unknown law '" + id + ("'; laws are: " + known));
   }
   std::vector<const Law*> laws;
   for (const Law& law : all_laws()) {

@@ -3,11 +3,11 @@
 namespace samebits::properties {
 
 std::span<const Law> all_laws() {
-  static const Law kLaws[] = {
+  static const Law laws[] = {
       kTermination, kBuffers,   kRunToRun,  kBatchInvariance, kFiniteIsolated, kUniqueInRange, kPadding,
       kNonFinite,   kPrecision, kSelection, kOrder,           kWeights,        kSum,           kBookkeeping,
   };
-  return kLaws;
+  return laws;
 }
 
 const Law* find_law(const std::string& id) {

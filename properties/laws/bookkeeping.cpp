@@ -30,7 +30,7 @@ std::optional<Violation> compare(const oracle::Bookkeeping& observed, const orac
                         ")";
     return violation;
   };
-  const std::pair<const char*, std::vector<std::int32_t> oracle::Bookkeeping::*> kParts[] = {
+  constexpr std::pair<const char*, std::vector<std::int32_t> oracle::Bookkeeping::*> kParts[] = {
       {"tokens_per_expert", &oracle::Bookkeeping::tokens_per_expert},
       {"expert_offsets", &oracle::Bookkeeping::expert_offsets},
       {"slot_of_position", &oracle::Bookkeeping::slot_of_position},

@@ -57,7 +57,7 @@ std::optional<Unwritten> find_unwritten(const Run& main, const Run& repeat) {
   if (!main.request.want_bookkeeping) return std::nullopt;
   const oracle::Bookkeeping& x = a.bookkeeping;
   const oracle::Bookkeeping& y = b.bookkeeping;
-  const std::pair<const char*, std::vector<std::int32_t> oracle::Bookkeeping::*> kParts[] = {
+  constexpr std::pair<const char*, std::vector<std::int32_t> oracle::Bookkeeping::*> kParts[] = {
       {"tokens_per_expert", &oracle::Bookkeeping::tokens_per_expert},
       {"expert_offsets", &oracle::Bookkeeping::expert_offsets},
       {"slot_of_position", &oracle::Bookkeeping::slot_of_position},

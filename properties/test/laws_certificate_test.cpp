@@ -43,12 +43,12 @@ TEST(ScoreBounds, HoldTheTrueScoreAndStayNarrow) {
       const struct {
         oracle::ScoreFunc func;
         double truth;
-      } kCases[] = {
+      } cases[] = {
           {oracle::ScoreFunc::kSigmoid, 1.0 / (1.0 + std::exp(-x))},
           {oracle::ScoreFunc::kSqrtSoftplus, std::sqrt(std::log1p(std::exp(x)))},
           {oracle::ScoreFunc::kSoftmax, std::exp(x - static_cast<double>(logits.back())) / sum},
       };
-      for (const auto& [func, truth] : kCases) {
+      for (const auto& [func, truth] : cases) {
         const Interval bound = exact_row(spec_with(func), logits, no_bias).scores[e];
         EXPECT_TRUE(bound.contains(truth)) << static_cast<int>(func) << " of " << x;
         // Far from underflow. 1e-4: rounding to bf16 moves a score by up to 4e-3, so it shows.

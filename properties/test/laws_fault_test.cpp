@@ -219,8 +219,8 @@ TEST(SelectionLaw, HoldsABoundedRouterToTheTieRuleThatItClaims) {
 
 TEST(SelectionLaw, NamesABiasRoundedToBf16) {
   // sigmoid(0) everywhere; biases that bf16 cannot tell apart, rising with the id.
-  std::vector<float> bias;
-  for (int e = 0; e < 16; ++e) bias.push_back(7.001f + 0.001f * static_cast<float>(e));
+  std::vector<float> bias(16);
+  for (std::size_t e = 0; e < 16; ++e) bias[e] = 7.001f + 0.001f * static_cast<float>(e);
   const Case c = logits_case(small_spec(), {std::vector<float>(16, 0.0f)}, bias);
   FakeRouter router(contract_claims(), [&](const RunRequest&, const RouterInputs& in, RunResult& r) {
     oracle::RouterSpec wrong = c.spec;

@@ -14,7 +14,6 @@ namespace {
 
 using testing::Contains;
 using testing::Each;
-using testing::Not;
 
 const RunRequest* find(const std::vector<RunRequest>& plan, const std::string& id) {
   const auto found = std::find_if(plan.begin(), plan.end(), [&](const RunRequest& run) { return run.id == id; });
