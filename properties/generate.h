@@ -11,8 +11,8 @@
 namespace samebits::properties {
 
 struct GenerateOptions {
-  bool full_stage = true;    // the router computes logits itself
-  bool logits_stage = true;  // the router can start from given logits
+  bool full_stage = true;       // the router computes logits itself
+  bool logits_stage = true;     // the router can start from given logits
   std::int64_t max_tokens = 0;  // limit of the router; 0: none
 };
 

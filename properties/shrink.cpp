@@ -2,9 +2,14 @@
 
 #include <rapidcheck/shrinkable/Create.h>
 
+#include <bit>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <stdexcept>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "properties/shrink_passes.h"
 
@@ -33,6 +38,51 @@ class SimplerCases {
   std::int64_t index_ = 0;
 };
 
+// A hash of everything that shrinking changes in a description.
+class Fingerprint {
+ public:
+  static std::uint64_t of(const CaseDescription& d) {
+    Fingerprint f;
+    f.add(d.stage, d.num_tokens, d.hidden_size, d.num_experts, d.top_k, d.n_group, d.topk_group);
+    f.add(d.num_valid_rows.has_value(), d.num_valid_rows.value_or(0));
+    f.add(d.gate_weight_dtype, d.linear_bias, d.selection_bias, d.bias_offset, d.logits_offset);
+    f.add_all(d.keep_rows);
+    f.add_all(d.keep_experts);
+    f.add_all(d.keep_columns);
+    f.add(d.plants.size());
+    for (const Plant& p : d.plants) f.add(p.tensor, p.row, p.column, p.bits);
+    f.add(d.data.has_value());
+    if (d.data) {
+      f.add_all(d.data->hidden_states);
+      f.add_all(d.data->gate_weight_bf16);
+      f.add_all(d.data->gate_weight_fp32);
+      f.add_all(d.data->linear_bias);
+      f.add_all(d.data->selection_bias);
+      f.add_all(d.data->router_logits);
+    }
+    return f.hash_;
+  }
+
+ private:
+  void mix(std::uint64_t word) { hash_ = (hash_ ^ (hash_ >> 29) ^ word) * 0x9e3779b97f4a7c15u; }
+  void add_one(float value) { mix(std::bit_cast<std::uint32_t>(value)); }
+  template <class T>
+  void add_one(T value) {
+    mix(static_cast<std::uint64_t>(value));
+  }
+  template <class... T>
+  void add(T... values) {
+    (add_one(values), ...);
+  }
+  template <class T>
+  void add_all(const std::vector<T>& values) {
+    add(values.size());
+    for (const T& value : values) add_one(value);
+  }
+
+  std::uint64_t hash_ = 0;
+};
+
 // One shrinking run: the simplest failing case so far, and what it cost.
 class Shrinking {
  public:
@@ -40,15 +90,25 @@ class Shrinking {
             ShrinkResult& result)
       : fails_(fails), limits_(limits), on_progress_(on_progress), result_(result) {}
 
-  // Rounds over passes of few candidates as long as they help, then over passes of more: a coarse step that failed may
-  // work on a simpler case, and fine steps are expensive on a large one. The last of the rounds without progress has
-  // tried every candidate of the minimal case.
+  // Shapes first: generated columns know their places, which explicit tensors do not.
   void run() {
+    static const std::vector<Pass> shapes = shape_passes();
+    reduce(shapes, kMaxShapeCandidates);
+    reduce(all_passes(), std::numeric_limits<std::int64_t>::max() / 4);
+  }
+
+ private:
+  static constexpr std::int64_t kMaxShapeCandidates = 512;
+
+  // Rounds over passes of few candidates as long as they help, then over passes of more, up to `most`: a coarse step
+  // that failed may work on a simpler case, and fine steps are expensive on a large one. When it ends unstopped, every
+  // candidate of these passes was tried on the minimal case.
+  void reduce(const std::vector<Pass>& passes, std::int64_t most) {
     constexpr std::int64_t kFewest = 32;
     std::int64_t above = 0, limit = kFewest;
-    while (!stopped_) {
+    while (!stopped_ && limit <= most) {
       const int steps_before = result_.steps;
-      const bool all_tried = !round(above, limit);
+      const bool all_tried = !round(passes, above, limit);
       if (result_.steps > steps_before) {
         above = 0;
         limit = kFewest;
@@ -61,11 +121,10 @@ class Shrinking {
     }
   }
 
- private:
   // Every candidate of the passes that have more than `above` and at most `limit`; true when some have more.
-  bool round(std::int64_t above, std::int64_t limit) {
+  bool round(const std::vector<Pass>& passes, std::int64_t above, std::int64_t limit) {
     bool more = false;
-    for (const Pass& pass : all_passes()) {
+    for (const Pass& pass : passes) {
       std::int64_t count = pass.count(result_.minimal);
       more |= count > limit;
       if (count <= above || count > limit) continue;
@@ -81,7 +140,7 @@ class Shrinking {
   }
 
   bool try_candidate(std::optional<Case> candidate) {
-    if (!candidate) return false;
+    if (!candidate || !tried_.insert(Fingerprint::of(candidate->description)).second) return false;
     if (result_.evaluations >= limits_.max_evaluations) {
       stopped_ = true;
       return false;
@@ -102,15 +161,16 @@ class Shrinking {
   const std::function<bool(int, const Case&)>& on_progress_;
   ShrinkResult& result_;
   bool stopped_ = false;
+  std::unordered_set<std::uint64_t> tried_;  // several passes propose the same case
 };
 
 }  // namespace
 
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> passes = [] {
-    std::vector<Pass> all;
-    add_shape_passes(all);
-    add_value_passes(all);
+    std::vector<Pass> all = shape_passes();
+    const std::vector<Pass> values = value_passes();
+    all.insert(all.end(), values.begin(), values.end());
     return all;
   }();
   return passes;

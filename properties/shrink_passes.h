@@ -20,10 +20,10 @@ struct Pass {
 // Explicit tensors are worth having, and their values worth simplifying, up to this many numbers.
 inline constexpr std::int64_t kMaxExplicitNumbers = 50000;
 
-void add_shape_passes(std::vector<Pass>& passes);
-void add_value_passes(std::vector<Pass>& passes);
-
-// All passes, the most drastic first.
+// The most drastic first.
+std::vector<Pass> shape_passes();
+std::vector<Pass> value_passes();
+// Shape, then values.
 const std::vector<Pass>& all_passes();
 
 }  // namespace samebits::properties

@@ -53,19 +53,35 @@ Pass remove_columns(std::int64_t chunk) {
           }};
 }
 
-// Columns of the same places in the k16 steps of the generated tensors, all over H. Cancelling terms of the
-// order-sensitive families share a place: removed together, they leave a sum of the same size.
-Pass remove_lanes(std::int64_t chunk) {
-  constexpr std::int64_t kLanes = 16;
-  return {[=](const Case& c) { return c.description.hidden_size > kLanes ? kLanes / chunk : 0; },
-          [=](const Case& c, std::int64_t lanes) {
+constexpr std::int64_t kLanes = 16;            // columns of a k16 step
+constexpr std::int64_t kAllColumns = 1 << 30;  // a window larger than any H
+
+// Columns of `lanes` neighbouring places in the k16 steps of one window of the generated tensors. The cancelling terms
+// of the order-sensitive families have the same place in a window: removed together, they leave a sum of the same size.
+Pass remove_lanes(std::int64_t window, std::int64_t lanes) {
+  // The part of a window that the i-th present column belongs to.
+  const auto part_of = [=](const CaseDescription& d, std::int64_t i) {
+    const std::int64_t column = d.keep_columns.empty() ? i : d.keep_columns[static_cast<std::size_t>(i)];
+    return column / window * (kLanes / lanes) + column % kLanes / lanes;
+  };
+  const auto present_parts = [=](const CaseDescription& d) {
+    Positions parts;
+    for (std::int64_t i = 0; i < d.hidden_size; ++i) parts.push_back(part_of(d, i));
+    std::sort(parts.begin(), parts.end());
+    parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
+    return parts;
+  };
+  return {[=](const Case& c) {
+            const auto size = static_cast<std::int64_t>(present_parts(c.description).size());
+            return size > 1 ? size : 0;
+          },
+          [=](const Case& c, std::int64_t index) {
             const CaseDescription& d = c.description;
+            const std::int64_t removed = present_parts(d)[static_cast<std::size_t>(index)];
             Positions rest;
             for (std::int64_t i = 0; i < d.hidden_size; ++i) {
-              const std::int64_t column = d.keep_columns.empty() ? i : d.keep_columns[static_cast<std::size_t>(i)];
-              if (column % kLanes / chunk != lanes) rest.push_back(i);
+              if (part_of(d, i) != removed) rest.push_back(i);
             }
-            if (rest.size() == static_cast<std::size_t>(d.hidden_size)) return std::optional<Case>();
             return keep_columns(c, rest);
           }};
 }
@@ -169,25 +185,34 @@ bool bf16_gate_weight(CaseDescription& d) {
 
 }  // namespace
 
-void add_shape_passes(std::vector<Pass>& passes) {
+std::vector<Pass> shape_passes() {
+  std::vector<Pass> passes;
   passes.push_back(start_from_logits());
-  passes.push_back(smaller_top_k());
   passes.push_back(edit(no_padding));
+  // Chunks are powers of two: 256 columns are a chain of the contract and 16 a step, so that what remains keeps its
+  // place in both as long as possible.
+  constexpr std::int64_t kLargestChunk = std::int64_t{1} << 13, kManyRows = 32;
+  for (std::int64_t chunk = kLargestChunk; chunk >= kManyRows; chunk /= 2) passes.push_back(remove_rows(chunk));
+  // Columns before most rows and experts: while there are many logits, some of them still show a fault of which each
+  // shows little.
+  for (std::int64_t lanes = kLanes / 2; lanes >= 1; lanes /= 2) passes.push_back(remove_lanes(kAllColumns, lanes));
+  for (std::int64_t chunk = kLargestChunk; chunk >= 1; chunk /= 2) passes.push_back(remove_columns(chunk));
+  for (std::int64_t window = 256 * kLanes; window > kLanes; window /= 2) {
+    for (std::int64_t lanes = kLanes / 2; lanes >= 1; lanes /= 2) passes.push_back(remove_lanes(window, lanes));
+  }
   passes.push_back(edit(no_groups));
-  for (std::int64_t chunk = 8; chunk >= 1; chunk /= 2) passes.push_back(remove_lanes(chunk));
-  // Rows, experts and columns in turn, so that a step is cheap soon. Chunks are powers of two: 256 columns are a chain
-  // of the contract and 16 a step, so that what remains keeps its place in both as long as possible.
-  for (std::int64_t chunk = std::int64_t{1} << 13; chunk >= 1; chunk /= 2) {
-    passes.push_back(remove_rows(chunk));
+  passes.push_back(smaller_top_k());
+  for (std::int64_t chunk = kLargestChunk; chunk >= 1; chunk /= 2) {
+    if (chunk < kManyRows) passes.push_back(remove_rows(chunk));
     if (chunk <= 16) passes.push_back(remove_plants(chunk));
-    if (chunk <= 64) passes.push_back(remove_groups(chunk));
+    passes.push_back(remove_groups(chunk));
     passes.push_back(remove_experts(chunk));
-    passes.push_back(remove_columns(chunk));
   }
   passes.push_back(edit(fewer_chosen_groups));
   for (const auto simplify : {no_linear_bias, no_selection_bias, no_bias_offset, no_logits_offset, bf16_gate_weight}) {
     passes.push_back(edit(simplify));
   }
+  return passes;
 }
 
 }  // namespace samebits::properties

@@ -231,13 +231,15 @@ Pass respace_columns() {
 
 }  // namespace
 
-void add_value_passes(std::vector<Pass>& passes) {
+std::vector<Pass> value_passes() {
+  std::vector<Pass> passes;
   passes.push_back(explicit_tensors());
   passes.push_back(bf16_gate_weight());
   for (std::int64_t chunk = std::int64_t{1} << 14; chunk >= 1; chunk /= 2) passes.push_back(zero_values(chunk));
   for (std::int64_t chunk = std::int64_t{1} << 14; chunk >= 1; chunk /= 8) passes.push_back(simplify_values(chunk));
   passes.push_back(simplify_values(1));
   passes.push_back(respace_columns());
+  return passes;
 }
 
 }  // namespace samebits::properties
