@@ -160,7 +160,7 @@ TEST(LocalRouter, RefusalsNameTheLimit) {
 }
 
 TEST(LocalRouter, ClaimsComeFromTheDescription) {
-  const properties::Claims& claims = in_process("claims_tc256")->claims();
+  const properties::Claims claims = in_process("claims_tc256")->claims();
   EXPECT_TRUE(claims.bit_exact());
   EXPECT_EQ(claims.determinism, properties::Determinism::kBatchInvariant);
   EXPECT_TRUE(claims.returns_logits);
