@@ -153,16 +153,16 @@ typedef struct samebits_inputs {
  * its logits are untouched, and it is not counted. A slot is the flat index token * K + column. */
 typedef struct samebits_outputs {
   uint32_t struct_size;
-  int32_t block_size;           /* B of the padded block form; 0: not wanted */
-  samebits_tensor topk_ids;     /* [T, K] INT32 or INT64, required */
-  samebits_tensor topk_weights; /* [T, K] FP32 or BF16, required */
-  samebits_tensor router_logits; /* [T, E] FP32 */
-  int32_t* tokens_per_expert;    /* [E] */
-  int32_t* expert_offsets;       /* [E + 1] */
-  int32_t* slot_of_position;     /* [T * K] slots by expert, ascending inside one; -1 past expert_offsets[E] */
-  int32_t* position_of_slot;     /* [T * K] inverse of slot_of_position; -1 for padding rows */
-  int32_t* sorted_token_ids;     /* [blocks * B], blocks = floor((T*K + min(E, T*K)*(B-1)) / B); pads hold T * K */
-  int32_t* expert_ids;           /* [blocks]; -1 past the active end */
+  int32_t block_size;              /* B of the padded block form; 0: not wanted */
+  samebits_tensor topk_ids;        /* [T, K] INT32 or INT64, required */
+  samebits_tensor topk_weights;    /* [T, K] FP32 or BF16, required */
+  samebits_tensor router_logits;   /* [T, E] FP32 */
+  int32_t* tokens_per_expert;      /* [E] */
+  int32_t* expert_offsets;         /* [E + 1] */
+  int32_t* slot_of_position;       /* [T * K] slots by expert, ascending inside one; -1 past expert_offsets[E] */
+  int32_t* position_of_slot;       /* [T * K] inverse of slot_of_position; -1 for padding rows */
+  int32_t* sorted_token_ids;       /* [blocks * B], blocks = floor((T*K + min(E, T*K)*(B-1)) / B); pads hold T * K */
+  int32_t* expert_ids;             /* [blocks]; -1 past the active end */
   int32_t* num_tokens_post_padded; /* [1] */
   char kernel_name[64];            /* written by the call: which kernel ran, host memory */
 } samebits_outputs;
