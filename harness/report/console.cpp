@@ -49,9 +49,10 @@ Lines header(const Report& report) {
   Lines lines;
   lines.push_back(
       fmt::format("spec      {}{}", report.spec, report.variant.empty() ? "" : ", variant " + report.variant));
-  lines.push_back(clipped(fmt::format("backend   {}: {} {}: {}", report.backend, report.claims.name,
-                                      report.claims.version, claims_line(report.claims)),
-                          160));
+  lines.push_back(
+      clipped(fmt::format("{:<10}{}: {} {}: {}", report.command == "check" ? "results" : "backend", report.backend,
+                          report.claims.name, report.claims.version, claims_line(report.claims)),
+              160));
   std::string cases = fmt::format("cases     {} ({} rows)", grouped(report.cases), grouped(report.rows));
   if (report.command == "fuzz") cases += fmt::format(", seed {}", report.seed);
   cases += fmt::format(", {:.1f} s", report.seconds);
