@@ -42,6 +42,7 @@ constexpr Word<HiddenFamily> kHiddenFamilies[] = {
     {HiddenFamily::kWideExponent, "wide_exponent"},
     {HiddenFamily::kSubnormal, "subnormal"},
     {HiddenFamily::kUnitRows, "unit_rows"},
+    {HiddenFamily::kFewTerms, "few_terms"},
     {HiddenFamily::kZero, "zero"},
 };
 constexpr Word<WeightFamily> kWeightFamilies[] = {

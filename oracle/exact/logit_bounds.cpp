@@ -44,31 +44,34 @@ double gamma_n(double n, double u) {
 // Any order and association of fp32 additions, products rounded on their own or fused.
 //
 // A term meets at most one rounding as a product and one in each of at most n - 1 additions, n being the number of
-// terms with the bias, each a factor (1 + d), |d| <= 2^-24: relative to the terms the error is at most gamma_n(n,
-// 2^-24) T. An fp32 addition that underflows is exact, but a product or a fused result may lose up to 2^-149 absolutely
-// to underflow (2^-150 rounded to nearest); at most n such losses, each carried through the later additions.
+// terms that are not 0, the bias among them (adding 0 is exact), each a factor (1 + d), |d| <= 2^-24: relative to the
+// terms the error is at most gamma_n(n, 2^-24) T. An fp32 addition that underflows is exact, but a product or a fused
+// result may lose up to 2^-149 absolutely to underflow (2^-150 rounded to nearest); at most n such losses, each carried
+// through the later additions.
 Estimate fp32_any_order(std::span<const double> x, std::span<const double> w, double bias, bool has_bias) {
   constexpr std::size_t kLanes = 8;  // independent sums, so that the additions overlap
-  std::array<double, kLanes> sum{}, magnitude{};
+  std::array<double, kLanes> sum{}, magnitude{}, terms{};
   const std::size_t whole = x.size() / kLanes * kLanes;
   for (std::size_t k = 0; k < whole; k += kLanes) {
     for (std::size_t l = 0; l < kLanes; ++l) {
       const double t = x[k + l] * w[k + l];
       sum[l] += t;
       magnitude[l] += std::fabs(t);
+      terms[l] += t != 0 ? 1 : 0;
     }
   }
   for (std::size_t k = whole; k < x.size(); ++k) {
     const double t = x[k] * w[k];
     sum[k - whole] += t;
     magnitude[k - whole] += std::fabs(t);
+    terms[k - whole] += t != 0 ? 1 : 0;
   }
-  double value = bias, total = std::fabs(bias);
+  double value = bias, total = std::fabs(bias), n = has_bias ? 1 : 0;
   for (std::size_t l = 0; l < kLanes; ++l) {
     value += sum[l];
     total += magnitude[l];
+    n += terms[l];
   }
-  const double n = static_cast<double>(x.size()) + (has_bias ? 1 : 0);
   const double relative = gamma_n(n, kUnitFp32);
   const double radius = (relative + gamma_n(n + kLanes, kUnitDouble)) * total + n * 0x1p-149 * (1 + relative);
   return {value, radius * kStretch};

@@ -1,5 +1,6 @@
 #include "properties/generators/families.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -216,6 +217,19 @@ std::vector<std::uint16_t> generate_hidden_states(const CaseDescription& d, cons
     case HiddenFamily::kUnitRows:
       return fill<T>(kept.rows, kept.columns, [&](std::int64_t row) {
         return [one = row % hidden_size](std::int64_t column) { return column == one ? 1.0f : 0.0f; };
+      });
+    case HiddenFamily::kFewTerms:
+      return fill<T>(kept.rows, kept.columns, [&](std::int64_t row) {
+        std::array<std::int64_t, 3> columns;
+        for (std::size_t i = 0; i < columns.size(); ++i) {
+          const std::uint64_t bits = random_bits(key, Stream::kHiddenExponent, row, static_cast<std::int64_t>(i));
+          columns[i] = uniform_below(bits, hidden_size);
+        }
+        const float scale = 1.0f / inverse_sqrt(hidden_size);
+        return [=, bits = RandomRow(key, Stream::kHidden, row)](std::int64_t column) mutable {
+          const bool term = std::find(columns.begin(), columns.end(), column) != columns.end();
+          return term ? normal(bits.at(column)) * scale : 0.0f;
+        };
       });
     case HiddenFamily::kZero:
       break;

@@ -101,6 +101,12 @@ void order_sensitive(const RouterSpec&, const Draw&, CaseDescription& d) {
   bias(d, BiasFamily::kNormal, 0.0f, 0.05f);
 }
 
+// Other sums of three terms than the right ones cannot hide behind an error bound that grows with H.
+void few_terms(const RouterSpec&, const Draw&, CaseDescription& d) {
+  d.hidden = HiddenFamily::kFewTerms;
+  bias(d, BiasFamily::kNormal, 0.0f, 0.05f);
+}
+
 void wide_exponent(const RouterSpec& spec, const Draw& draw, CaseDescription& d) {
   d.hidden = HiddenFamily::kWideExponent;
   d.weight = choose(draw, 16, 2) == 0 ? WeightFamily::kNormal : WeightFamily::kWideExponent;
@@ -311,6 +317,7 @@ constexpr std::array kHazards = {
     Hazard{"large_batch", HazardStage::kAny, always, 1025, 0, large_batch},
     Hazard{"plain", HazardStage::kAny, always, 0, 8, plain},
     Hazard{"wide_exponent", HazardStage::kFull, always, 0, 3, wide_exponent},
+    Hazard{"few_terms", HazardStage::kFull, always, 0, 6, few_terms},
 };
 
 }  // namespace

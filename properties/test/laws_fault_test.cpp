@@ -368,6 +368,21 @@ TEST(Claims, Bf16LogitsKeepTheirOwnBoundOnly) {
   EXPECT_THAT(broken_laws(c, over_declared_silent), Contains("weights"));
 }
 
+// A bound for sums of H terms hides bf16 logits at a large H; rows of few terms do not let it.
+TEST(Claims, Bf16LogitsShowAtALargeHiddenSizeInRowsOfFewTerms) {
+  oracle::RouterSpec spec = small_spec();
+  spec.shape.hidden_size = 4096;
+  Case c = small_case(spec, 8);
+  c.description.hidden = HiddenFamily::kFewTerms;
+  c.description.selection_bias = BiasFamily::kZero;
+  Claims silent = bounded_claims();
+  silent.returns_logits = false;
+  FakeRouter honest(silent, {}, FakeRouter::Kind::kDouble);
+  EXPECT_THAT(broken_laws(c, honest), testing::IsEmpty());
+  FakeRouter over_declared(silent, {}, FakeRouter::Kind::kBf16Logits);
+  EXPECT_THAT(broken_laws(c, over_declared), Contains("weights"));
+}
+
 TEST(Claims, WhatIsNotClaimedIsNotJudged) {
   Claims none = contract_claims();
   none.determinism = Determinism::kNone;
