@@ -23,9 +23,11 @@ using oracle::RouterSpec;
 //   one add or one multiplication: u
 //   a sum of n terms in any order, online rescaling included: 2 n u
 // Results below the smallest normal fp32 may be flushed to zero, so every such result also has that absolute slack.
+// A score below half the smallest subnormal is 0 in fp32, flushed or not: this is what makes a sum of scores vanish.
 constexpr double kU = 0x1p-24;
 constexpr double kDivision = 4.0 * kU;
 constexpr double kFlush = 0x1p-126;
+constexpr double kCertainlyZero = 0x1p-150;
 
 double exp_error(double x) {
   return (4.0 + 2.4 * std::fabs(x)) * kU;
@@ -77,6 +79,7 @@ double softplus(double x) {
 // exp enters 1 / (1 + e^-x) with the factor 1 - s; then one add and one division, with a rounding each.
 Interval sigmoid_bounds(Interval x) {
   const auto error = [](double v) { return exp_error(v) * (1.0 - sigmoid(v)) + 2.0 * kU + kDivision; };
+  if (sigmoid(x.upper) * (1.0 + error(x.upper)) < kCertainlyZero) return {0.0, 0.0};
   return non_negative({widened({sigmoid(x.lower), 0.0}, error(x.lower), kFlush).lower,
                        widened({0.0, sigmoid(x.upper)}, error(x.upper), kFlush).upper});
 }
@@ -85,6 +88,7 @@ Interval sigmoid_bounds(Interval x) {
 // (1 ulp). The flush happens under the root. The root halves what came before it; the whole is kept.
 Interval sqrt_softplus_bounds(Interval x) {
   const auto error = [](double v) { return exp_error(std::min(v, 0.0)) + 8.0 * kU; };
+  if (std::exp(x.upper / 2.0) * (1.0 + error(x.upper)) < kCertainlyZero) return {0.0, 0.0};  // sqrt(softplus) is less
   const Interval under_root{std::max(softplus(x.lower) - kFlush, 0.0), softplus(x.upper) + kFlush};
   return {std::sqrt(under_root.lower) * (1.0 - error(x.lower)), std::sqrt(under_root.upper) * (1.0 + error(x.upper))};
 }
@@ -113,8 +117,9 @@ std::vector<Interval> softmax_bounds(const std::vector<Interval>& x) {
     // The differences are sums of the other terms, up to the rounding of doubles (2 n 2^-53, far below `error`).
     const double others_high = std::max(high_sum - high[i], 0.0);
     const double others_low = std::max(low_sum - low[i], 0.0);
-    scores[i] =
-        non_negative(widened({low[i] / (low[i] + others_high), high[i] / (high[i] + others_low)}, error, kFlush));
+    const Interval exact{low[i] / (low[i] + others_high), high[i] / (high[i] + others_low)};
+    const bool zero = exact.upper * (1.0 + error) < kCertainlyZero;
+    scores[i] = zero ? Interval{0.0, 0.0} : non_negative(widened(exact, error, kFlush));
   }
   return scores;
 }

@@ -177,9 +177,11 @@ void underflow_zero_sum(const RouterSpec& spec, const Draw& draw, CaseDescriptio
   if (spec.score.func == ScoreFunc::kSoftmax) {
     logits(d, LogitsFamily::kNormal, 0.0f, 100.0f);  // all but the largest underflow; the largest logit is subtracted
   } else {
-    // Around the last logits whose score is not 0 in one case, far below them in the other.
-    const float edge = spec.score.func == ScoreFunc::kSqrtSoftplus ? -205.0f : -102.0f;
-    logits(d, LogitsFamily::kNormal, choose(draw, 24, 2) == 0 ? edge * 1.5f : edge, 2.0f);
+    // Far below the last logits whose score is not 0, around them, and where sums are tiny: about 1e-39, 1e-34, 1e-30,
+    // on both sides of the guards and of the least normal number that faulty routers put there.
+    constexpr std::array<float, 5> kLogits = {-153.0f, -102.0f, -90.0f, -80.0f, -71.0f};
+    const float logit = kLogits[choose(draw, 24, kLogits.size())];
+    logits(d, LogitsFamily::kNormal, spec.score.func == ScoreFunc::kSqrtSoftplus ? 2.0f * logit : logit, 2.0f);
   }
   if (choose(draw, 16, 2) == 0) return no_bias(d);
   large_bias(draw, d);
