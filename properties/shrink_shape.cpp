@@ -191,10 +191,10 @@ std::vector<Pass> shape_passes() {
   passes.push_back(edit(no_padding));
   // Chunks are powers of two: 256 columns are a chain of the contract and 16 a step, so that what remains keeps its
   // place in both as long as possible.
-  constexpr std::int64_t kLargestChunk = std::int64_t{1} << 13, kManyRows = 32;
+  constexpr std::int64_t kLargestChunk = std::int64_t{1} << 13, kManyRows = 4;
   for (std::int64_t chunk = kLargestChunk; chunk >= kManyRows; chunk /= 2) passes.push_back(remove_rows(chunk));
-  // Columns before most rows and experts: while there are many logits, some of them still show a fault of which each
-  // shows little.
+  // Columns before the last rows and all experts: while there are many logits, some of them still show a fault of which
+  // each shows little. Not before all rows: a slow router would spend its evaluations on columns of many.
   for (std::int64_t lanes = kLanes / 2; lanes >= 1; lanes /= 2) passes.push_back(remove_lanes(kAllColumns, lanes));
   for (std::int64_t chunk = kLargestChunk; chunk >= 1; chunk /= 2) passes.push_back(remove_columns(chunk));
   for (std::int64_t window = 256 * kLanes; window > kLanes; window /= 2) {
