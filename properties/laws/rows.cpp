@@ -39,6 +39,7 @@ std::string text(std::span<const std::int64_t> values) {
 
 std::string ulp_text(float a, float b) {
   if (!std::isfinite(a) || !std::isfinite(b)) return "";
+  if (a == b) return "equal in value";
   return std::to_string(oracle::ulp_distance(a, b)) + " ulp apart";
 }
 
