@@ -15,6 +15,16 @@ namespace samebits::properties {
 // excluded below NaN.
 bool ranks_before(const oracle::RowAnswer<float>& answer, std::int64_t a, std::int64_t b);
 
+struct Alternative {
+  const char* text;  // "the selection bias rounded to bf16"
+  oracle::RowAnswer<float> answer;
+};
+// The answers of all known mistakes that this spec leaves room for, whether they differ from the right answer or not.
+// `logits` and `selection_bias` are those of the contract; `unrounded_logits`: before their rounding to bf16, or empty.
+std::vector<Alternative> alternatives(const oracle::RouterSpec& spec, std::span<const float> logits,
+                                      std::span<const float> selection_bias,
+                                      std::span<const float> unrounded_logits = {});
+
 // One line for each mistake that reproduces the set `ids`. Logits and bias are those of the contract.
 std::vector<std::string> explain_ids(const oracle::RouterSpec& spec, std::span<const float> logits,
                                      std::span<const float> selection_bias, std::span<const std::int64_t> ids);
