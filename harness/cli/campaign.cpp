@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "harness/cli/known_answer.h"
+#include "harness/cli/options.h"
+#include "harness/report/case_text.h"
 #include "oracle/spec/spec_yaml.h"
 
 namespace samebits::harness {
@@ -38,10 +40,13 @@ void merge(LawTally& into, const LawTally& from, std::int64_t min_relevant) {
 }  // namespace
 
 CaseRuns run_case(const properties::Case& c, properties::Subject& subject) {
-  CaseRuns result;
-  result.inputs = properties::materialize(c);
-  result.runs = subject.run(c, result.inputs, properties::plan_runs(c, subject.claims()));
-  return result;
+  return within_memory([&] { return "a case of " + case_sizes(c); },
+                       [&] {
+                         CaseRuns result;
+                         result.inputs = properties::materialize(c);
+                         result.runs = subject.run(c, result.inputs, properties::plan_runs(c, subject.claims()));
+                         return result;
+                       });
 }
 
 Campaign::Campaign(Report header, std::vector<std::string> laws)
@@ -91,7 +96,8 @@ bool Campaign::add(const CaseFile& file, const CaseRuns& runs, const std::string
   ++report_.hazards[description.hazard];
   note_shapes(description);
   const std::vector<properties::LawResult> results =
-      properties::judge(file.c, report_.claims, runs.inputs, runs.runs, laws_);
+      within_memory([&] { return "judging a case of " + case_sizes(file.c); },
+                    [&] { return properties::judge(file.c, report_.claims, runs.inputs, runs.runs, laws_); });
   tally_of(file.full_spec ? *file.full_spec : file.c.spec).add(results);
   bool failed = false;
   for (const properties::LawResult& result : results) {

@@ -6,6 +6,7 @@
 #include "harness/cli/campaign.h"
 #include "harness/cli/interrupt.h"
 #include "harness/cli/options.h"
+#include "harness/cli/output.h"
 #include "harness/cli/program.h"
 #include "harness/io/claims_json.h"
 #include "harness/io/files.h"
@@ -86,7 +87,7 @@ int check(const CheckOptions& options, const std::string& program) {
     report.failures.push_back(std::move(failure));
   }
   if (!options.json.empty()) write_file(options.json, to_json(report));
-  fmt::print("{}", to_console(report));
+  print_out("{}", to_console(report));
   return exit_code(report);
 }
 

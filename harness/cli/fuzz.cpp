@@ -8,6 +8,7 @@
 #include "harness/cli/failures.h"
 #include "harness/cli/interrupt.h"
 #include "harness/cli/options.h"
+#include "harness/cli/output.h"
 #include "harness/cli/program.h"
 #include "harness/io/files.h"
 #include "harness/report/case_text.h"
@@ -90,7 +91,6 @@ class CorpusFolder {
 int fuzz(const FuzzOptions& options, const std::string& program) {
   const ChosenSpec spec = resolve_runnable_spec(options.spec);
   require_known_laws(options.laws);
-  if (options.cases == std::uint64_t{0}) throw UsageError("--cases 0: allowed is 1 or more");
   const Shard shard = parse_shard(options.shard);
   if (!options.json.empty()) check_writable_file(options.json);
   const CorpusFolder corpus(options.corpus);
@@ -114,13 +114,19 @@ int fuzz(const FuzzOptions& options, const std::string& program) {
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     progress.update(progress_line(spec, options, campaign, budget, seconds));
     CaseFile file;
-    file.c = properties::generate_case(spec.name, spec.variant, spec.spec, options.seed, index, generate);
+    file.c = within_memory(
+        [&] { return shape_text(spec.spec); },
+        [&] { return properties::generate_case(spec.name, spec.variant, spec.spec, options.seed, index, generate); });
     file.full_spec = spec.spec;
-    if (const auto reason = subject->unsupported(file.c.spec)) {
-      campaign.skip(*reason);
-      continue;
+    try {
+      if (const auto reason = subject->unsupported(file.c.spec)) {
+        campaign.skip(*reason);
+        continue;
+      }
+      if (campaign.add(file, run_case(file.c, *subject)) && options.fail_fast) break;
+    } catch (const Interrupted&) {
+      break;  // what was found before is reported
     }
-    if (campaign.add(file, run_case(file.c, *subject)) && options.fail_fast) break;
   }
   progress.clear();
   Report report = campaign.finish(interrupted());
@@ -128,8 +134,7 @@ int fuzz(const FuzzOptions& options, const std::string& program) {
                                   {!options.no_shrink, options.corpus, program, options.backend.words()}, progress);
   report.interrupted = interrupted();
   if (!options.json.empty()) write_file(options.json, to_json(report));
-  fmt::print("{}", to_console(report));
-  std::fflush(stdout);
+  print_out("{}", to_console(report));
   return exit_code(report);
 }
 
@@ -143,9 +148,11 @@ void add_fuzz(CLI::App& app, Program& program) {
   add_laws_option(*command, options->laws);
   command->add_option("--seed", options->seed, "Case I of a seed is the same everywhere")
       ->type_name("N")
+      ->check(whole_number(0, UINT64_MAX))
       ->capture_default_str();
   command->add_option("--cases", options->cases, "Number of cases [200; without limit when --time is given]")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(whole_number(1, INT64_MAX));
   command
       ->add_option("--time", options->time,
                    "Stop after this time, e.g. 60s (shrinking comes after, at most 60 s a law)")

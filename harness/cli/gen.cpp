@@ -6,6 +6,7 @@
 
 #include "harness/cli/interrupt.h"
 #include "harness/cli/options.h"
+#include "harness/cli/output.h"
 #include "harness/cli/program.h"
 #include "harness/io/case_file.h"
 #include "harness/io/files.h"
@@ -42,7 +43,6 @@ void refuse_other_cases(const fs::path& folder, std::uint64_t cases) {
 }
 
 int gen(const GenOptions& options) {
-  if (options.cases == 0) throw UsageError("--cases 0: allowed is 1 or more");
   const ChosenSpec spec = resolve_runnable_spec(options.spec);
   check_writable_folder(options.out);
   refuse_other_cases(options.out, options.cases);
@@ -51,13 +51,15 @@ int gen(const GenOptions& options) {
   for (; index < options.cases && !interrupted(); ++index) {
     progress.update(fmt::format("gen {}: {}/{} cases", spec.name, index, options.cases));
     CaseFile file;
-    file.c = properties::generate_case(spec.name, spec.variant, spec.spec, options.seed, index, {});
+    file.c = within_memory(
+        [&] { return shape_text(spec.spec); },
+        [&] { return properties::generate_case(spec.name, spec.variant, spec.spec, options.seed, index, {}); });
     file.full_spec = spec.spec;
     write_case_file(fs::path(options.out) / file_name(index), file, options.with_data);
   }
   progress.clear();
-  fmt::print("{} cases of {}, seed {}, in {}\n", grouped(static_cast<std::int64_t>(index)), spec.name, options.seed,
-             options.out);
+  print_out("{} cases of {}, seed {}, in {}\n", grouped(static_cast<std::int64_t>(index)), spec.name, options.seed,
+            options.out);
   return interrupted() ? 130 : 0;
 }
 
@@ -69,8 +71,12 @@ void add_gen(CLI::App& app, Program& program) {
   add_spec_options(*command, options->spec);
   command->add_option("--seed", options->seed, "Case I of a seed is the same everywhere")
       ->type_name("N")
+      ->check(whole_number(0, UINT64_MAX))
       ->capture_default_str();
-  command->add_option("--cases", options->cases, "Number of cases")->type_name("N")->capture_default_str();
+  command->add_option("--cases", options->cases, "Number of cases")
+      ->type_name("N")
+      ->check(whole_number(1, 1'000'000))
+      ->capture_default_str();
   command->add_option("--out", options->out, "Folder for the case files")->required()->type_name("DIR");
   command->add_flag("--with-data", options->with_data, "Write all tensors, for programs that cannot generate them");
   add_progress_option(*command, options->progress);

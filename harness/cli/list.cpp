@@ -3,6 +3,7 @@
 
 #include "harness/backend/backend.h"
 #include "harness/cli/options.h"
+#include "harness/cli/output.h"
 #include "harness/cli/program.h"
 #include "harness/io/spec_library.h"
 #include "oracle/spec/validate.h"
@@ -24,26 +25,26 @@ std::string spec_line(const oracle::SpecFile& file) {
 int list_specs() {
   for (const BuiltinSpec& builtin : builtin_specs()) {
     const std::string name(builtin.name);
-    fmt::print("{:<26}{}\n", name, spec_line(load_spec(name)));
+    print_out("{:<26}{}\n", name, spec_line(load_spec(name)));
   }
   return 0;
 }
 
 int list_backend_names() {
-  for (const BackendListing& backend : list_backends()) fmt::print("{:<32}{}\n", backend.name, backend.description);
+  for (const BackendListing& backend : list_backends()) print_out("{:<32}{}\n", backend.name, backend.description);
   return 0;
 }
 
 int list_laws() {
   for (const properties::Law& law : properties::all_laws()) {
-    fmt::print("{:<20}{}\n{:<20}needs: {}; from {}\n", law.id, law.statement, "", law.hazards, law.source);
+    print_out("{:<20}{}\n{:<20}needs: {}; from {}\n", law.id, law.statement, "", law.hazards, law.source);
   }
   return 0;
 }
 
 int list_fields() {
   for (const oracle::FieldInfo& field : oracle::schema()) {
-    fmt::print("{:<36}{} [{}]\n", field.path, field.allowed, field.default_text);
+    print_out("{:<36}{} [{}]\n", field.path, field.allowed, field.default_text);
   }
   return 0;
 }

@@ -5,6 +5,8 @@
 
 #include <charconv>
 
+#include "harness/cli/interrupt.h"
+#include "harness/io/description_yaml.h"
 #include "harness/io/files.h"
 #include "harness/io/nearest.h"
 #include "harness/io/spec_library.h"
@@ -13,12 +15,38 @@
 
 namespace samebits::harness {
 
+UsageError out_of_memory(const std::string& what) {
+  return UsageError(
+      fmt::format("memory ran out with {}; choose a smaller shape, e.g. with --set shape.hidden_size=N or --set "
+                  "shape.num_experts=N, "
+                  "or cases of fewer rows",
+                  what));
+}
+
+std::string shape_text(const oracle::RouterSpec& spec) {
+  return fmt::format("a spec of H={} E={} k={}", spec.shape.hidden_size.value_or(0), spec.shape.num_experts.value_or(0),
+                     spec.shape.top_k.value_or(0));
+}
+
+CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
+  const auto check = [least, most](std::string& text) -> std::string {
+    std::uint64_t number = 0;
+    const char* end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, number);
+    if (error == std::errc() && rest == end && number >= least && number <= most) return "";
+    return fmt::format("found {}; allowed: a whole number from {} to {}", text, least, most);
+  };
+  return CLI::Validator(check, "");
+}
+
 void add_spec_options(CLI::App& command, SpecOptions& options) {
   command.add_option("--spec", options.spec, "Built-in spec (see `list specs`) or a spec file")
       ->required()
       ->type_name("S");
   command.add_option("--variant", options.variant, "A named variant of the spec (see `show --spec S`)")->type_name("V");
-  command.add_option("--layer", options.layer, "Apply the spec's overrides for this layer")->type_name("N");
+  command.add_option("--layer", options.layer, "Apply the spec's overrides for this layer")
+      ->type_name("N")
+      ->check(whole_number(0, INT64_MAX));
   command.add_option("--set", options.set, "Change a field, e.g. --set selection.bias=bf16; may be repeated")
       ->type_name("PATH=VALUE")
       ->take_all()
@@ -33,6 +61,9 @@ ChosenSpec resolve_spec(const SpecOptions& options) {
     const std::size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0) {
       throw UsageError(fmt::format("--set {}: allowed is PATH=VALUE, e.g. --set shape.top_k=4", text));
+    }
+    if (text.find(" #") != std::string::npos || text.find("\t#") != std::string::npos) {
+      throw UsageError(fmt::format("--set {}: found a YAML comment; allowed is PATH=VALUE alone", text));
     }
     resolution.set.push_back({text.substr(0, equals), text.substr(equals + 1)});
   }
@@ -54,6 +85,12 @@ void require_runnable(const std::string& name, const oracle::RouterSpec& spec) {
   require("shape.top_k", spec.shape.top_k);
   if (const auto reason = oracle::unsupported_reason(spec)) {
     throw UsageError(fmt::format("spec {} cannot be run: {}", name, *reason));
+  }
+  if (*spec.shape.num_experts * *spec.shape.hidden_size > kMaxElements) {
+    throw UsageError(
+        fmt::format("spec {}: num_experts {} x hidden_size {}: a gate weight of more than {} elements; "
+                    "choose a smaller shape with --set shape.num_experts=N or --set shape.hidden_size=N",
+                    name, *spec.shape.num_experts, *spec.shape.hidden_size, kMaxElements));
   }
 }
 
@@ -88,6 +125,7 @@ std::unique_ptr<properties::Subject> open(const BackendChoice& choice) {
   options.name = choice.backend;
   if (!choice.plugin.empty()) options.plugin = choice.plugin;
   options.timeout = parse_duration("--timeout", choice.timeout);
+  options.interrupted = interrupted;
   return open_backend(options);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -22,6 +23,24 @@ class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+// Of a case or spec that is legal but larger than this machine's memory; `what` names its shape.
+UsageError out_of_memory(const std::string& what);
+// Does `work`; memory that runs out on the way is out_of_memory(what()).
+template <class Work, class What>
+auto within_memory(const What& what, const Work& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    throw out_of_memory(what());
+  } catch (const std::length_error&) {
+    throw out_of_memory(what());
+  }
+}
+std::string shape_text(const oracle::RouterSpec& spec);  // "a spec of H=64 E=8 k=2"
+
+// Checks the text of a whole number before it is converted, which would wrap around.
+CLI::Validator whole_number(std::uint64_t least, std::uint64_t most);
 
 struct SpecOptions {
   std::string spec, variant;

@@ -5,23 +5,27 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <new>
+#include <stdexcept>
 
 #include "harness/backend/backend.h"
 #include "harness/cli/interrupt.h"
 #include "harness/cli/options.h"
+#include "harness/cli/output.h"
 #include "harness/io/nearest.h"
 #include "harness/io/safetensors.h"
+#include "harness/report/printable.h"
 #include "oracle/emulate/tc256.h"
 #include "oracle/spec/spec_yaml.h"
 
 namespace samebits::harness {
 namespace {
 
-constexpr int kUsage = 2, kBackend = 3;
+constexpr int kUsage = 2, kBackend = 3, kInterruptedCode = 130;
 
 int fail(int code, const std::string& message) {
   std::fflush(stdout);
-  fmt::print(stderr, "samebits: {}\n", message);
+  print_error("samebits: {}\n", message);
   return code;
 }
 
@@ -45,6 +49,17 @@ std::string parse_error(const CLI::App& app, const CLI::ParseError& error) {
   std::vector<std::string> options;
   for (const CLI::Option* option : app.get_subcommands().front()->get_options()) options.push_back(option->get_name());
   return fmt::format("unknown option \"{}\"; {}", unknown.front(), suggest_names(unknown.front(), options));
+}
+
+// The word before the first value that is empty, which would else count as an option not given; "" when there is none.
+std::string empty_value(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word.empty()) return i > 1 ? argv[i - 1] : "command";
+    if (word.starts_with("--") && word.find('=') == word.size() - 1)
+      return std::string(word.substr(0, word.size() - 1));
+  }
+  return "";
 }
 
 int parse_and_act(int argc, char** argv) {
@@ -73,6 +88,11 @@ int parse_and_act(int argc, char** argv) {
   if (argc > 1 && argv[1][0] != '-' && std::find(names.begin(), names.end(), argv[1]) == names.end()) {
     return fail(kUsage, fmt::format("unknown command \"{}\"; {}", argv[1], suggest_names(argv[1], names)));
   }
+  if (const std::string option = empty_value(argc, argv); !option.empty()) {
+    return fail(kUsage,
+                fmt::format("{}: found an empty value; allowed: a text of at least one character\nsee: {} --help",
+                            option, program.path));
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {
@@ -87,10 +107,8 @@ int parse_and_act(int argc, char** argv) {
   return program.action();
 }
 
-}  // namespace
-
-int run_program(int argc, char** argv) {
-  if (argc > 1 && std::strcmp(argv[1], "worker") == 0) return run_worker(argc, argv);
+// Every error as a message and an exit code.
+int guarded(int argc, char** argv) {
   try {
     return parse_and_act(argc, argv);
   } catch (const UsageError& error) {
@@ -101,11 +119,25 @@ int run_program(int argc, char** argv) {
     return fail(kUsage, error.what());
   } catch (const FileError& error) {
     return fail(kUsage, error.what());
+  } catch (const Interrupted& end) {
+    return fail(kInterruptedCode, end.what());
   } catch (const BackendError& error) {
-    return fail(kBackend, error.what());
+    return fail(kBackend, printable_line(error.what()));  // may hold text of a plug-in
+  } catch (const std::bad_alloc&) {
+    return fail(kUsage, out_of_memory("this command").what());
+  } catch (const std::length_error&) {
+    return fail(kUsage, out_of_memory("this command").what());
   } catch (const std::exception& error) {
     return fail(kBackend, fmt::format("stopped by an unexpected error: {}", error.what()));
   }
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "worker") == 0) return run_worker(argc, argv);
+  hold_standard_streams();
+  return finish_output(guarded(argc, argv));
 }
 
 }  // namespace samebits::harness

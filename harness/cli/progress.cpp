@@ -1,10 +1,12 @@
 #include "harness/cli/progress.h"
 
-#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdio>
+
+#include "harness/cli/output.h"
+#include "harness/report/printable.h"
 
 namespace samebits::harness {
 namespace {
@@ -29,10 +31,11 @@ void Progress::update(const std::string& line) {
   started_ = true;
   last_ = now;
   if (!terminal_) {
-    fmt::print(stderr, "{}\n", line);
+    print_error("{}\n", printable_line(line));
     return;
   }
-  fmt::print(stderr, "\r\x1b[2K{}", line.substr(0, terminal_width() - 1));
+  std::fputs("\r\x1b[2K", stderr);
+  print_error("{}", printable_line(line).substr(0, terminal_width() - 1));
   std::fflush(stderr);
   shown_ = true;
 }
@@ -40,12 +43,12 @@ void Progress::update(const std::string& line) {
 void Progress::message(const std::string& line) {
   if (none_) return;
   clear();
-  fmt::print(stderr, "{}\n", line);
+  print_error("{}\n", printable_line(line));
 }
 
 void Progress::clear() {
   if (!shown_) return;
-  fmt::print(stderr, "\r\x1b[2K");
+  std::fputs("\r\x1b[2K", stderr);
   std::fflush(stderr);
   shown_ = false;
 }

@@ -7,6 +7,7 @@
 #include "harness/cli/failures.h"
 #include "harness/cli/interrupt.h"
 #include "harness/cli/options.h"
+#include "harness/cli/output.h"
 #include "harness/cli/program.h"
 #include "harness/io/files.h"
 #include "oracle/spec/validate.h"
@@ -65,7 +66,7 @@ int replay(const ReplayOptions& options, const std::string& program) {
     report.failures.push_back(std::move(failure));
   }
   if (!options.json.empty()) write_file(options.json, to_json(report));
-  fmt::print("{}", to_console(report));
+  print_out("{}", to_console(report));
   return exit_code(report);
 }
 

@@ -6,6 +6,7 @@
 #include "harness/cli/campaign.h"
 #include "harness/cli/interrupt.h"
 #include "harness/cli/options.h"
+#include "harness/cli/output.h"
 #include "harness/cli/program.h"
 #include "harness/io/files.h"
 #include "harness/report/case_text.h"
@@ -44,8 +45,8 @@ int run(const RunOptions& options) {
     write_result_file(fs::path(options.out) / path.filename().replace_extension(".safetensors"), result, file.c);
   }
   progress.clear();
-  fmt::print("{} cases run on {}, {} not supported; results in {}\n", grouped(done), options.backend.name(),
-             grouped(skipped), options.out);
+  print_out("{} cases run on {}, {} not supported; results in {}\n", grouped(done), options.backend.name(),
+            grouped(skipped), options.out);
   if (interrupted()) return 130;
   return done == 0 ? 4 : 0;
 }

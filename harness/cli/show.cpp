@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "harness/cli/options.h"
+#include "harness/cli/output.h"
 #include "harness/cli/program.h"
 #include "harness/io/spec_library.h"
 #include "oracle/spec/validate.h"
@@ -16,18 +17,18 @@ struct ShowOptions {
 
 int show(const ShowOptions& options) {
   const ChosenSpec chosen = resolve_spec(options.spec);
-  fmt::print("{}", oracle::to_yaml(chosen.spec, options.all));
+  print_out("{}", oracle::to_yaml(chosen.spec, options.all));
   const oracle::SpecFile file = load_spec(options.spec.spec);
   if (!file.variants.empty() && chosen.variant.empty()) {
-    fmt::print("\n# Variants, for --variant:\n");
+    print_out("\n# Variants, for --variant:\n");
     for (const auto& [name, assignments] : file.variants) {
-      fmt::print("#   {}:", name);
-      for (const oracle::Assignment& assignment : assignments) fmt::print(" {}={}", assignment.path, assignment.text);
-      fmt::print("\n");
+      print_out("#   {}:", name);
+      for (const oracle::Assignment& assignment : assignments) print_out(" {}={}", assignment.path, assignment.text);
+      print_out("\n");
     }
   }
   if (const auto reason = oracle::unsupported_reason(chosen.spec))
-    fmt::print("\n# This spec cannot be run: {}\n", *reason);
+    print_out("\n# This spec cannot be run: {}\n", *reason);
   return 0;
 }
 

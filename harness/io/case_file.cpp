@@ -118,6 +118,21 @@ void check_biases(const YamlValue& value, const properties::Case& c) {
   check("selection_bias", c.spec.selection.bias != oracle::BiasType::kNone, !data.selection_bias.empty());
 }
 
+// An inline spec belongs to this one case, so sizes of the tensors that contradict it are a slip in one of the two;
+// a description that states the size says which is meant.
+void check_inline_sizes(const YamlMapping& root, const YamlMapping& description, const oracle::RouterSpec& spec,
+                        const properties::CaseDescription& d) {
+  if (!d.data || !root.at("spec").node.IsMap()) return;
+  const auto check = [&](const char* field, const std::optional<std::int64_t>& stated, std::int64_t found) {
+    if (!stated || *stated == found || description.has(field)) return;
+    root.at("tensors").fail(fmt::format(
+        "{} {}, but the inline spec has shape.{} {}; correct one of them, or state {}: {} in the description", field,
+        found, field, *stated, field, found));
+  };
+  check("num_experts", spec.shape.num_experts, d.num_experts);
+  if (d.stage == properties::Stage::kFull) check("hidden_size", spec.shape.hidden_size, d.hidden_size);
+}
+
 CaseFile parse_case(const fs::path& path) {
   const std::string text = read_file(path, kMaxYamlBytes);
   const std::string name = path.string();
@@ -138,6 +153,7 @@ CaseFile parse_case(const fs::path& path) {
                                     : YamlValue{name, "description", YAML::Node(YAML::NodeType::Map)},
                                 description_fields());
   file.c.description = description_from_yaml(description, spec.spec, std::move(data));
+  check_inline_sizes(root, description, spec.spec, file.c.description);
   file.c.spec = properties::apply_shape(spec.spec, file.c.description);
   file.full_spec = std::move(spec.spec);
   const std::vector<oracle::Problem> problems = oracle::find_problems(file.c.spec);

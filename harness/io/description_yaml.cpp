@@ -26,7 +26,7 @@ using properties::WeightFamily;
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxHiddenSize = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxExperts = std::int64_t{1} << 16;
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;
+constexpr std::int64_t kMaxTopK = 1024;
 
 template <class Enum>
 struct Word {
@@ -248,7 +248,7 @@ CaseDescription description_from_yaml(const YamlMapping& mapping, const oracle::
   }
   read_size("hidden_size", d.hidden_size, 1, kMaxHiddenSize);
   read_size("num_experts", d.num_experts, 1, kMaxExperts);
-  read_size("top_k", d.top_k, 1, kMaxExperts);
+  read_size("top_k", d.top_k, 1, kMaxTopK);
   read_size("n_group", d.n_group, 1, kMaxExperts);
   read_size("topk_group", d.topk_group, 1, kMaxExperts);
   read("num_valid_rows", [&](const YamlValue& value) {

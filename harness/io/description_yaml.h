@@ -1,6 +1,7 @@
 // The description of a case as YAML: only fields that differ from their defaults, sizes always.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,9 @@
 #include "properties/case.h"
 
 namespace samebits::harness {
+
+// Elements of one tensor that a case may have.
+inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;
 
 // Lines "  field: value". Groups are written where they differ from those of `spec`; explicit data is not written.
 std::string description_yaml(const properties::CaseDescription& description, const oracle::RouterSpec& spec);

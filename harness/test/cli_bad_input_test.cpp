@@ -34,6 +34,51 @@ TEST_F(BadInput, CommandsAndOptionsThatDoNotExist) {
   expect(2, {"list", "routers"}, "specs");
 }
 
+TEST_F(BadInput, NumbersThatWouldWrapAreRefused) {
+  const auto refused = [&](const char* option, const char* value, const char* range) {
+    expect(2, {"fuzz", "--spec", "small.yaml", "--backend", "cpu", option, value},
+           std::string(option) + ": found " + value + "; allowed: a whole number from " + range);
+  };
+  refused("--cases", "-1", "1 to");
+  refused("--cases", "0", "1 to");
+  refused("--cases", "1e3", "1 to");
+  refused("--cases", "99999999999999999999", "1 to");
+  refused("--seed", "-1", "0 to 18446744073709551615");
+  refused("--seed", "18446744073709551616", "0 to 18446744073709551615");
+  refused("--layer", "-1", "0 to");
+  expect(2, {"gen", "--spec", "small.yaml", "--out", "x", "--cases", "-1"}, "found -1; allowed");
+  EXPECT_EQ(run({"fuzz", "--spec", "small.yaml", "--backend", "cpu", "--cases", "1", "--seed", "18446744073709551615"})
+                .exit_code,
+            4);
+}
+
+TEST_F(BadInput, AnEmptyValueIsNotAnOptionLeftOut) {
+  for (const char* option : {"--json", "--time", "--cases", "--variant", "--corpus", "--laws"}) {
+    const std::string message = std::string(option) + ": found an empty value";
+    expect(2, {"fuzz", "--spec", "small.yaml", "--backend", "cpu", option, ""}, message);
+    expect(2, {"fuzz", "--spec", "small.yaml", "--backend", "cpu", std::string(option) + "="}, message);
+  }
+}
+
+TEST_F(BadInput, LostStandardOutputIsTold) {
+  const auto status_of = [&](const std::string& arguments) {
+    const std::string command =
+        "cd '" + folder_.path().string() + "' && " SAMEBITS_PROGRAM " " + arguments + " 2>error.txt";
+    return WEXITSTATUS(std::system(command.c_str()));
+  };
+  for (const char* arguments :
+       {"list specs", "list laws", "--help", "fuzz --spec small.yaml --backend cpu --cases 40"}) {
+    for (const char* lost : {" >/dev/full", " >&-"}) {
+      EXPECT_EQ(status_of(arguments + std::string(lost)), 2) << arguments << lost;
+      EXPECT_THAT(content_of(folder_ / "error.txt"), HasSubstr("standard output cannot be written")) << arguments;
+    }
+  }
+  // The verdict says more.
+  EXPECT_EQ(status_of("fuzz --spec small.yaml --backend mutant:ties_to_higher_id --cases 40 --no-shrink >/dev/full"),
+            1);
+  EXPECT_THAT(content_of(folder_ / "error.txt"), HasSubstr("standard output cannot be written"));
+}
+
 TEST_F(BadInput, NamesThatDoNotExist) {
   expect(2, {"fuzz", "--spec", "glm-5.3-flsh", "--backend", "cpu"}, "did you mean glm-5.3-flash");
   expect(2, {"fuzz", "--spec", "small.yaml", "--backend", "cpuu"}, "did you mean cpu");
@@ -50,6 +95,11 @@ TEST_F(BadInput, SpecsThatCannotBeRun) {
   expect(2, {"fuzz", "--spec", "small.yaml", "--backend", "cpu", "--set", "selection.method=sparsemixer"},
          "sparsemixer");
   expect(2, {"fuzz", "--spec", "small.yaml", "--backend", "cpu", "--set", "capacity=batch_dependent"}, "batch");
+  expect(2, {"fuzz", "--spec", "small.yaml", "--backend", "cpu", "--set", "shape.top_k=2 # x"}, "YAML comment");
+  expect(2,
+         {"fuzz", "--spec", "small.yaml", "--backend", "cpu", "--set", "shape.num_experts=65536", "--set",
+          "shape.hidden_size=1048576"},
+         "num_experts 65536 x hidden_size 1048576: a gate weight of more than");
   folder_.write("no_sizes.yaml", "spec_version: 1\nname: x\nshape: {num_experts: 8, top_k: 2}\n");
   expect(2, {"fuzz", "--spec", "no_sizes.yaml", "--backend", "cpu"}, "--set shape.hidden_size=N");
   folder_.write("bad.yaml", "spec_version: 1\nname: x\nshape: {hidden_size: 4, num_experts: [\n");

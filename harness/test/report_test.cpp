@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/report/case_text.h"
+#include "harness/report/printable.h"
 #include "oracle/spec/spec_yaml.h"
 
 namespace samebits::harness {
@@ -95,6 +96,17 @@ TEST(Report, JsonIsValidWhateverARouterSays) {
   EXPECT_EQ(root["failures"][0]["nonzero_numbers"], 1);
   EXPECT_EQ(root["laws"][properties::all_laws()[1].id]["reason"], "no bias");
   EXPECT_EQ(root["laws"][properties::all_laws()[1].id]["verdict"], "not_applicable");
+}
+
+TEST(Report, ControlCharactersDoNotReachATerminal) {
+  EXPECT_EQ(printable("a\x1b[2Jb\r\tc\x7f\n"), "a?[2Jb??c?\n");
+  EXPECT_EQ(printable("\u00e9 \u4e2d \U0001f600"), "\u00e9 \u4e2d \U0001f600");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "1m \x9b"
+                      "1m"),
+            "?1m ?1m")
+      << "CSI of C1, as UTF-8 and as a byte";
+  EXPECT_EQ(printable_line("one\ntwo"), "one two");
 }
 
 TEST(Report, NumbersAreGrouped) {

@@ -109,6 +109,7 @@ Field required(Field field) {
 
 constexpr std::int64_t kLargestHiddenSize = std::int64_t{1} << 20;
 constexpr std::int64_t kMostExperts = std::int64_t{1} << 16;
+constexpr std::int64_t kMostChosen = 1024;  // far past any published router; k is squared in what the laws compare
 
 std::vector<Field> make_fields() {
   using S = RouterSpec;
@@ -141,7 +142,7 @@ std::vector<Field> make_fields() {
       "shape.num_experts", Optional<Integer>{{1, kMostExperts}},
       [](auto& s) -> auto& { return s.shape.num_experts; })));
   add(required(make_field(
-      "shape.top_k", Optional<Integer>{{1, kMostExperts}}, [](auto& s) -> auto& { return s.shape.top_k; })));
+      "shape.top_k", Optional<Integer>{{1, kMostChosen}}, [](auto& s) -> auto& { return s.shape.top_k; })));
   add(make_field(
       "shape.num_layers", optional_count, [](auto& s) -> auto& { return s.shape.num_layers; }));
   add(make_field(

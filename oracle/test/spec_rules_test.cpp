@@ -83,6 +83,18 @@ const Rule kRules[] = {
     {"zero_experts_in_all", {"shape.num_experts"}, [](RouterSpec& s) { s.shape.num_experts = 0; }},
     {"too_many_experts", {"shape.num_experts"}, [](RouterSpec& s) { s.shape.num_experts = 65537; }},
     {"most_experts", {}, [](RouterSpec& s) { s.shape.num_experts = 65536; }},
+    {"most_top_k",
+     {},
+     [](RouterSpec& s) {
+       s.shape.num_experts = 65536;
+       s.shape.top_k = 1024;
+     }},
+    {"more_than_most_top_k",
+     {"shape.top_k"},
+     [](RouterSpec& s) {
+       s.shape.num_experts = 65536;
+       s.shape.top_k = 1025;
+     }},
     {"zero_top_k", {"shape.top_k"}, [](RouterSpec& s) { s.shape.top_k = 0; }},
     {"top_k_is_all", {}, [](RouterSpec& s) { s.shape.top_k = 8; }},
     {"top_k_past_experts", {"shape.top_k"}, [](RouterSpec& s) { s.shape.top_k = 9; }},

@@ -1,0 +1,31 @@
+// The one way to standard output and to messages on standard error: control characters of foreign text are replaced,
+// and a lost write is kept in mind for the end of the program instead of ending it half way.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string_view>
+#include <utility>
+
+namespace samebits::harness {
+
+void write_text(std::FILE* stream, std::string_view text);
+
+template <class... Args>
+void print_out(fmt::format_string<Args...> format, Args&&... args) {
+  write_text(stdout, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void print_error(fmt::format_string<Args...> format, Args&&... args) {
+  write_text(stderr, fmt::format(format, std::forward<Args>(args)...));
+}
+
+// A standard stream that the caller closed stays one that cannot be written: no file that is opened takes its number.
+void hold_standard_streams();
+
+// The exit code of a program that ends with `code` once its standard output is written. Output that is lost makes 0 and
+// 4 a 2, with a message; 1, 3 and 130 say more and stay. A reader that went away (EPIPE) loses nothing it wanted.
+int finish_output(int code);
+
+}  // namespace samebits::harness
