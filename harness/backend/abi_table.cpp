@@ -56,9 +56,14 @@ AbiTable mutant_table(const cpu::Steps& steps) {
   return table;
 }
 
-AbiTable load_table(const std::filesystem::path& library) {
+AbiTable load_table(const std::filesystem::path& library, const CallWatch& watch) {
   // Absolute, because a name without a slash would be searched in the system's library folders.
-  void* handle = dlopen(std::filesystem::absolute(library).c_str(), RTLD_NOW | RTLD_LOCAL);
+  const std::filesystem::path path = std::filesystem::absolute(library);
+  void* handle = nullptr;
+  {
+    const WatchedCall watched(watch, Call::kDlopen);
+    handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
   if (handle == nullptr) {
     const char* text = dlerror();
     throw AbiError(text == nullptr ? "the loader refused it without a reason" : text);
@@ -66,7 +71,12 @@ AbiTable load_table(const std::filesystem::path& library) {
   AbiTable table;
   // The version comes first: under another version the other symbols may rightly be missing.
   table.abi_version = symbol<decltype(table.abi_version)>(handle, "samebits_abi_version");
-  if (const std::uint32_t found = table.abi_version(); found != SAMEBITS_ABI_VERSION) {
+  std::uint32_t found = 0;
+  {
+    const WatchedCall watched(watch, Call::kAbiVersion);
+    found = table.abi_version();
+  }
+  if (found != SAMEBITS_ABI_VERSION) {
     throw AbiError(
         fmt::format("it was built for version {} of the C ABI, this program expects version {}; rebuild it "
                     "with this program's samebits/samebits.h",

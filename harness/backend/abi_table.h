@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "harness/backend/call.h"
 #include "kernels/cpu/steps.h"
 #include "samebits/samebits.h"
 
@@ -38,7 +39,7 @@ AbiTable mutant_table(const cpu::Steps& steps);
 
 // Loads a shared library for the rest of the process (it is never unloaded: routers may have started threads). Throws
 // AbiError: the loader's text, the name of a missing symbol, or the ABI versions found and expected.
-AbiTable load_table(const std::filesystem::path& library);
+AbiTable load_table(const std::filesystem::path& library, const CallWatch& watch = {});
 
 // samebits_describe, checked. Throws AbiError.
 samebits_info describe(const AbiTable& table);

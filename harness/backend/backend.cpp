@@ -28,7 +28,7 @@ std::unique_ptr<RouterUnderTest> open_embedded(const AbiTable& table) {
 
 std::unique_ptr<properties::Subject> open_backend(const BackendOptions& options) {
   if (options.plugin) {
-    return make_subject(std::make_unique<WorkerRouter>(*options.plugin, options.timeout));
+    return make_subject(std::make_unique<WorkerRouter>(*options.plugin, options.timeout, options.interrupted));
   }
   if (options.name == "cpu") return make_subject(open_embedded(embedded_table()));
   if (options.name.starts_with(kMutantPrefix)) {

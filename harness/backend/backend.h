@@ -24,10 +24,19 @@ class UnknownBackend : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The user asked to stop and a plug-in did not come to an end: its worker was killed. Exit code 130.
+class Interrupted : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 struct BackendOptions {
   std::string name;                             // "cpu", "mutant:NAME"; empty when plugin is given
   std::optional<std::filesystem::path> plugin;  // a shared library with the C ABI
   std::chrono::milliseconds timeout{20000};     // watchdog of one call into a plug-in
+  // Asked while a plug-in is awaited; true makes open_backend and the subject's functions throw Interrupted within
+  // about a second if the plug-in does not answer.
+  bool (*interrupted)() = nullptr;
 };
 
 std::unique_ptr<properties::Subject> open_backend(const BackendOptions& options);

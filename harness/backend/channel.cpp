@@ -15,11 +15,13 @@
 namespace samebits::harness {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x53424d31;  // "SBM1"
+constexpr std::uint32_t kMagic = 0x53424d32;  // "SBM2"
 
 struct Header {
   std::uint32_t magic;
   Question question;
+  Call call;
+  std::uint32_t zero;
   std::uint64_t bytes;
 };
 
@@ -75,7 +77,15 @@ Channel::Channel(FileDescriptor socket, FileDescriptor file) : socket_(std::move
 
 bool Channel::send(Question question, std::span<const std::byte> content) {
   write_all(file_.get(), content);
-  const Header header{kMagic, question, content.size()};
+  return send_header(question, Call::kNone, content.size());
+}
+
+bool Channel::announce(Call call) {
+  return send_header(Question::kCall, call, 0);
+}
+
+bool Channel::send_header(Question question, Call call, std::uint64_t bytes) {
+  const Header header{kMagic, question, call, 0, bytes};
   for (;;) {
     // MSG_NOSIGNAL: a worker that has gone is an answer, not a reason to die of SIGPIPE.
     if (::send(socket_.get(), &header, sizeof(header), MSG_NOSIGNAL) == sizeof(header)) return true;
@@ -83,7 +93,7 @@ bool Channel::send(Question question, std::span<const std::byte> content) {
   }
 }
 
-Channel::Outcome Channel::receive(Question& question, std::vector<std::byte>& content, const Deadline* deadline) {
+Channel::Outcome Channel::receive(Message& message, const Deadline* deadline) {
   for (;;) {
     pollfd poll_fd{socket_.get(), POLLIN, 0};
     const int ready = poll(&poll_fd, 1, deadline == nullptr ? -1 : milliseconds_until(*deadline));
@@ -99,9 +109,10 @@ Channel::Outcome Channel::receive(Question& question, std::vector<std::byte>& co
         header.bytes > static_cast<std::uint64_t>(file_status.st_size)) {
       return Outcome::kGarbage;
     }
-    question = header.question;
-    content.resize(header.bytes);
-    return read_all(file_.get(), content) ? Outcome::kMessage : Outcome::kGarbage;
+    message.question = header.question;
+    message.call = header.call;
+    message.content.resize(header.bytes);
+    return read_all(file_.get(), message.content) ? Outcome::kMessage : Outcome::kGarbage;
   }
 }
 

@@ -1,5 +1,6 @@
 // One end of the connection between the program and its worker: small messages over a socket, their content in one
-// file in memory that both have open. Strictly question and answer, so the file holds one content at a time.
+// file in memory that both have open. Strictly question and answer, so the file holds one content at a time. Between
+// the two the worker announces which function of the plug-in it is about to call; an announcement has no content.
 //
 // The file is read and written with system calls and never mapped, so a plug-in with a wild pointer cannot change what
 // the other side reads.
@@ -12,10 +13,19 @@
 #include <string>
 #include <vector>
 
+#include "harness/backend/call.h"
+
 namespace samebits::harness {
 
-// kReady is the worker's first word; every other message of the worker answers the question of the same name.
-enum class Question : std::uint32_t { kReady = 1, kLoad, kDescribe, kSupports, kBeginCase, kRun };
+// kReady is the worker's first word, kCall an announcement; every other message of the worker answers the question of
+// the same name.
+enum class Question : std::uint32_t { kReady = 1, kLoad, kDescribe, kSupports, kBeginCase, kRun, kEndCase, kCall };
+
+struct Message {
+  Question question = Question::kReady;
+  Call call = Call::kNone;  // of kCall
+  std::vector<std::byte> content;
+};
 
 class FileDescriptor {
  public:
@@ -46,12 +56,16 @@ class Channel {
 
   // false: the other side has gone. Throws std::system_error when the content cannot be stored.
   bool send(Question question, std::span<const std::byte> content);
+  // kCall, without content. false: the other side has gone.
+  bool announce(Call call);
   // Waits for one message; without a deadline for ever.
-  Outcome receive(Question& question, std::vector<std::byte>& content, const Deadline* deadline = nullptr);
+  Outcome receive(Message& message, const Deadline* deadline = nullptr);
 
   void close();
 
  private:
+  bool send_header(Question question, Call call, std::uint64_t bytes);
+
   FileDescriptor socket_;
   FileDescriptor file_;
 };

@@ -68,14 +68,13 @@ ChildProcess::ChildProcess(ChildProcess&& other) noexcept
 
 std::optional<int> ChildProcess::ended() {
   if (pid_ < 0) return status_;
-  int status = 0;
-  pid_t reaped = 0;
+  siginfo_t info{};
+  int found = 0;
   do {
-    reaped = waitpid(pid_, &status, WNOHANG);
-  } while (reaped < 0 && errno == EINTR);
-  if (reaped != pid_) return std::nullopt;
-  pid_ = -1;
-  status_ = status;
+    found = waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
+  } while (found < 0 && errno == EINTR);
+  if (found != 0 || info.si_pid != pid_) return std::nullopt;
+  kill();  // what it has started; before it is reaped, because its number may be given away then
   return status_;
 }
 

@@ -28,7 +28,7 @@ class ChildProcess {
   ChildProcess& operator=(ChildProcess&&) = delete;
   ~ChildProcess() { kill(); }
 
-  // The wait status once the child has ended and was reaped.
+  // The wait status once the child has ended; its process group is ended then, and it is reaped.
   std::optional<int> ended();
   // As ended(), but waits until the deadline.
   std::optional<int> wait_until(const Deadline& deadline);

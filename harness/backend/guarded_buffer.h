@@ -14,7 +14,9 @@ namespace samebits::harness {
 
 class GuardedBuffer {
  public:
-  static constexpr std::size_t kGuardBytes = 64;  // on either side; the content stays aligned to 64 bytes
+  // On either side: more than a few rows of ids, so that a stray row lands in it. The content stays aligned to 64
+  // bytes.
+  static constexpr std::size_t kGuardBytes = 4096;
 
   GuardedBuffer(Memory& memory, std::string name, std::size_t bytes);
   ~GuardedBuffer();

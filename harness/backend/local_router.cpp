@@ -19,8 +19,9 @@ using oracle::RouterInputs;
 using properties::RunRequest;
 using properties::RunResult;
 
-// A workspace beyond this is a mistake of the router, and filling it would bring the machine down.
-constexpr std::size_t kMaxWorkspaceBytes = std::size_t{8} << 30;
+// A workspace beyond this is a mistake of the router. The harness holds three copies of every buffer: what it wrote,
+// what the router sees, and what was read back.
+constexpr std::size_t kMaxWorkspaceBytes = std::size_t{1} << 30;
 constexpr std::uint32_t kNaNPattern = 0xffffffffu;
 
 // What a router does must not end the harness: errors that it returns, and what it must not do at all.
@@ -32,17 +33,6 @@ class RouterThrew : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
-
-template <class Call>
-auto call_router(const char* function, Call call) {
-  try {
-    return call();
-  } catch (const std::exception& error) {
-    throw RouterThrew(fmt::format("{} threw a C++ exception across the C ABI: {}", function, error.what()));
-  } catch (...) {
-    throw RouterThrew(fmt::format("{} threw across the C ABI", function));
-  }
-}
 
 // Runs `body`; what the router did wrong becomes a result.
 template <class Body>
@@ -66,9 +56,29 @@ RunResult as_result(Body body) {
   return result;
 }
 
+samebits_info watched_describe(const AbiTable& table, const CallWatch& watch) {
+  const WatchedCall watched(watch, Call::kDescribe);
+  return describe(table);
+}
+
 }  // namespace
 
-LocalRouter::LocalRouter(AbiTable table) : table_(std::move(table)), info_(describe(table_)) {
+template <class Function>
+auto LocalRouter::call_router(Call function, Function call) const {
+  const WatchedCall watched(watch_, function);
+  try {
+    return call();
+  } catch (const DeviceFault&) {
+    throw;  // of our own wait for the device
+  } catch (const std::exception& error) {
+    throw RouterThrew(fmt::format("{} threw a C++ exception across the C ABI: {}", name_of(function), error.what()));
+  } catch (...) {
+    throw RouterThrew(fmt::format("{} threw across the C ABI", name_of(function)));
+  }
+}
+
+LocalRouter::LocalRouter(AbiTable table, CallWatch watch)
+    : table_(std::move(table)), watch_(std::move(watch)), info_(watched_describe(table_, watch_)) {
   if ((info_.memory_kinds & SAMEBITS_MEMORY_HOST) != 0) {
     memory_ = host_memory();
     return;
@@ -90,21 +100,33 @@ LocalRouter::LocalRouter(AbiTable table) : table_(std::move(table)), info_(descr
 LocalRouter::~LocalRouter() {
   try {
     destroy();
-  } catch (const RouterThrew&) {
+  } catch (const std::exception&) {
     // Nobody is left to tell: the case is over.
   }
 }
 
+std::optional<RunResult> LocalRouter::end_case() {
+  RunResult result = as_result([&](RunResult&) {
+    destroy();
+    constants_.clear();
+  });
+  if (result.status == RunResult::Status::kOk) return std::nullopt;
+  return result;
+}
+
 void LocalRouter::destroy() {
   if (samebits_router* router = std::exchange(router_, nullptr)) {
-    call_router("samebits_destroy", [&] { return table_.destroy(router); });
+    call_router(Call::kDestroy, [&] {
+      table_.destroy(router);
+      memory_->synchronize();
+    });
   }
 }
 
 std::optional<std::string> LocalRouter::unsupported(const samebits_router_spec& spec) {
   try {
     return refusal(spec);
-  } catch (const RouterThrew&) {
+  } catch (const std::runtime_error&) {
     return std::nullopt;  // begin_case meets it again and reports it as a result of the case
   }
 }
@@ -121,15 +143,23 @@ std::optional<std::string> LocalRouter::refusal(const samebits_router_spec& spec
   }
   std::array<char, 512> reason{};
   const samebits_status status =
-      call_router("samebits_supports", [&] { return table_.supports(&spec, reason.data(), reason.size()); });
+      call_router(Call::kSupports, [&] { return table_.supports(&spec, reason.data(), reason.size()); });
   if (status == SAMEBITS_OK) return std::nullopt;
   reason.back() = '\0';
+  // Anything but a refusal is a fault, or a broken router would count as one that has nothing to be tested. A spec that
+  // the router calls invalid is refused as well, if it says why.
+  const bool refused =
+      status == SAMEBITS_UNSUPPORTED || (status == SAMEBITS_INVALID_ARGUMENT && reason.front() != '\0');
+  if (!refused) {
+    throw RouterError(fmt::format(
+        "samebits_supports returned {}; allowed are ok (0), and unsupported (2) with a reason", status_text(status)));
+  }
   return reason.front() == '\0' ? "samebits_supports: " + status_text(status) : std::string(reason.data());
 }
 
-std::string LocalRouter::failure_text(const char* function, samebits_status status) const {
-  const char* text = call_router("samebits_last_error", [&] { return table_.last_error(router_); });
-  return fmt::format("{}: {}: {}", function, status_text(status),
+std::string LocalRouter::failure_text(Call function, samebits_status status) const {
+  const char* text = call_router(Call::kLastError, [&] { return table_.last_error(router_); });
+  return fmt::format("{}: {}: {}", name_of(function), status_text(status),
                      text == nullptr || *text == '\0' ? std::string("samebits_last_error has no text")
                                                       : std::string(text, strnlen(text, 1024)));
 }
@@ -145,7 +175,7 @@ std::optional<RunResult> LocalRouter::begin_case(const samebits_router_spec& spe
     destroy();
     constants_.clear();
     if (const auto reason = refusal(spec)) throw RouterError("samebits_supports refuses the case: " + *reason);
-    const std::int32_t columns = call_router("samebits_topk_columns", [&] { return table_.topk_columns(&spec_); });
+    const std::int32_t columns = call_router(Call::kTopkColumns, [&] { return table_.topk_columns(&spec_); });
     if (columns != columns_of(spec_)) {
       throw RouterError(fmt::format("samebits_topk_columns is {}; expected is {}", columns, columns_of(spec_)));
     }
@@ -180,14 +210,16 @@ void LocalRouter::create() {
     constants.selection_bias = matrix(add_input(constants_, *memory_, "selection_bias", variants),
                                       spec_.num_bias_variants, experts, SAMEBITS_FP32);
   }
-  const samebits_status status =
-      call_router("samebits_create", [&] { return table_.create(&spec_, &constants, &router_); });
+  const samebits_status status = call_router(Call::kCreate, [&] {
+    const samebits_status returned = table_.create(&spec_, &constants, &router_);
+    memory_->synchronize();
+    return returned;
+  });
   if (status != SAMEBITS_OK) {
     router_ = nullptr;
-    throw RouterError(failure_text("samebits_create", status));
+    throw RouterError(failure_text(Call::kCreate, status));
   }
   if (router_ == nullptr) throw RouterError("samebits_create returned ok (0), but no router");
-  memory_->synchronize();
   for (GuardedBuffer& buffer : constants_) {
     buffer.fetch();
     for (const std::string& damage : {buffer.guard_damage(), buffer.content_damage()}) {
@@ -208,21 +240,25 @@ RunResult LocalRouter::run(const RunRequest& request) {
 void LocalRouter::route(const RunRequest& request, RunResult& result) {
   const RouterInputs rows = properties::select_rows(*inputs_, request);
   const std::size_t workspace_bytes =
-      call_router("samebits_workspace_bytes", [&] { return table_.workspace_bytes(router_, rows.num_tokens); });
+      call_router(Call::kWorkspaceBytes, [&] { return table_.workspace_bytes(router_, rows.num_tokens); });
   if (workspace_bytes > kMaxWorkspaceBytes) {
-    throw RouterError(fmt::format("samebits_workspace_bytes is {} for {} tokens; the harness allows {}",
+    throw RouterError(fmt::format("samebits_workspace_bytes is {} for {} tokens; allowed are at most {} (1 GiB)",
                                   workspace_bytes, rows.num_tokens, kMaxWorkspaceBytes));
   }
   CallBuffers buffers(*memory_, spec_, rows, request, workspace_bytes);
 
-  const char* function = "samebits_workspace_init";
+  Call function = Call::kWorkspaceInit;
   samebits_status status = call_router(
       function, [&] { return table_.workspace_init(router_, buffers.workspace(), workspace_bytes, nullptr); });
   if (status == SAMEBITS_OK) {
-    function = rows.from_logits() ? "samebits_route_from_logits" : "samebits_route";
+    function = rows.from_logits() ? Call::kRouteFromLogits : Call::kRoute;
     const auto route = rows.from_logits() ? table_.route_from_logits : table_.route;
-    status = call_router(
-        function, [&] { return route(router_, &buffers.inputs(), &buffers.outputs(), buffers.workspace(), nullptr); });
+    status = call_router(function, [&] {
+      const samebits_status returned =
+          route(router_, &buffers.inputs(), &buffers.outputs(), buffers.workspace(), nullptr);
+      memory_->synchronize();  // the kernels that it launched are its own time
+      return returned;
+    });
   }
   const std::string failure = status == SAMEBITS_OK ? std::string() : failure_text(function, status);
   memory_->synchronize();

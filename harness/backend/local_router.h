@@ -6,6 +6,7 @@
 #include <string>
 
 #include "harness/backend/abi_table.h"
+#include "harness/backend/call.h"
 #include "harness/backend/guarded_buffer.h"
 #include "harness/backend/memory.h"
 #include "harness/backend/router_under_test.h"
@@ -15,7 +16,7 @@ namespace samebits::harness {
 class LocalRouter final : public RouterUnderTest {
  public:
   // Describes the router and takes host memory where it offers that, else device memory. Throws AbiError.
-  explicit LocalRouter(AbiTable table);
+  explicit LocalRouter(AbiTable table, CallWatch watch = {});
   ~LocalRouter() override;
   LocalRouter(const LocalRouter&) = delete;
   LocalRouter& operator=(const LocalRouter&) = delete;
@@ -25,15 +26,20 @@ class LocalRouter final : public RouterUnderTest {
   std::optional<properties::RunResult> begin_case(const samebits_router_spec& spec,
                                                   const oracle::RouterInputs& inputs) override;
   properties::RunResult run(const properties::RunRequest& request) override;
+  std::optional<properties::RunResult> end_case() override;
 
  private:
   std::optional<std::string> refusal(const samebits_router_spec& spec);
   void create();
   void route(const properties::RunRequest& request, properties::RunResult& result);
   void destroy();
-  std::string failure_text(const char* function, samebits_status status) const;
+  std::string failure_text(Call function, samebits_status status) const;
+  // call(), announced; what it throws becomes a RouterThrew.
+  template <class Function>
+  auto call_router(Call function, Function call) const;
 
   AbiTable table_;
+  CallWatch watch_;
   samebits_info info_;
   std::unique_ptr<Memory> memory_;
   samebits_router_spec spec_{};

@@ -23,10 +23,13 @@ class RouterUnderTest {
                                                           const oracle::RouterInputs& inputs) = 0;
   // One run of the case. After kCrashed or kTimedOut the case is over.
   virtual properties::RunResult run(const properties::RunRequest& request) = 0;
+  // Destroys the router of the case, if there is one. A result: destroying it failed in this way, and the router is
+  // gone. Not called after kCrashed or kTimedOut.
+  virtual std::optional<properties::RunResult> end_case() = 0;
 };
 
 // The laws' view of a router. A case ends with its first run that crashed or timed out, or whose router could not be
-// created: the runs after it are not made.
+// created: the runs after it are not made. The router is destroyed with its case; if that fails, so does the last run.
 std::unique_ptr<properties::Subject> make_subject(std::unique_ptr<RouterUnderTest> router);
 
 }  // namespace samebits::harness

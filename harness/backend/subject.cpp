@@ -31,17 +31,31 @@ class BackendSubject final : public properties::Subject {
     if (requests.empty()) return runs;
     if (auto failure = router_->begin_case(to_abi(c.spec), inputs)) {
       runs.push_back({requests.front(), *std::move(failure)});
-      return runs;
+    } else {
+      for (const properties::RunRequest& request : requests) {
+        runs.push_back({request, router_->run(request)});
+        if (ended(runs.back().result)) break;
+      }
     }
-    for (const properties::RunRequest& request : requests) {
-      runs.push_back({request, router_->run(request)});
-      const RunResult::Status status = runs.back().result.status;
-      if (status == RunResult::Status::kCrashed || status == RunResult::Status::kTimedOut) break;
-    }
+    end_case(runs.back().result);
     return runs;
   }
 
  private:
+  static bool ended(const RunResult& result) {
+    return result.status == RunResult::Status::kCrashed || result.status == RunResult::Status::kTimedOut;
+  }
+
+  // How the router is destroyed is part of its own case: the last run of the case bears it, unless that has failed by
+  // itself.
+  void end_case(RunResult& last) {
+    if (ended(last)) return;
+    const auto failure = router_->end_case();
+    if (!failure || last.status != RunResult::Status::kOk) return;
+    last.status = failure->status;
+    last.message = failure->message;
+  }
+
   std::unique_ptr<RouterUnderTest> router_;
   properties::Claims claims_;
 };

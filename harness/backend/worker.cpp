@@ -23,6 +23,11 @@ namespace {
 
 class Worker {
  public:
+  explicit Worker(Channel& channel)
+      : watch_([&channel](Call call) {
+          if (!channel.announce(call)) _exit(kExitConnectionLost);
+        }) {}
+
   std::vector<std::byte> answer(Question question, std::span<const std::byte> content) {
     switch (question) {
       case Question::kLoad: {
@@ -49,7 +54,10 @@ class Worker {
         from_wire(content, request);
         return to_wire(router_->run(request));
       }
+      case Question::kEndCase:
+        return to_wire(router_->end_case());
       case Question::kReady:
+      case Question::kCall:
         break;
     }
     throw WireError("unknown question");
@@ -59,7 +67,7 @@ class Worker {
   // What is wrong; empty: nothing.
   std::string load(const std::string& library) {
     try {
-      table_ = load_table(library);
+      table_ = load_table(library, watch_);
       return {};
     } catch (const AbiError& error) {
       return error.what();
@@ -68,13 +76,14 @@ class Worker {
 
   std::string describe_router() {
     try {
-      router_.emplace(table_);
+      router_.emplace(table_, watch_);
       return {};
     } catch (const AbiError& error) {
       return error.what();
     }
   }
 
+  CallWatch watch_;
   AbiTable table_;
   std::optional<LocalRouter> router_;
   oracle::RouterInputs inputs_;
@@ -106,13 +115,12 @@ int run_worker(int, char**) {
   }
   set_up_process();
   Channel channel{FileDescriptor(ChildProcess::kSocket), FileDescriptor(ChildProcess::kFile)};
-  Worker worker;
+  Worker worker(channel);
   try {
     if (!channel.send(Question::kReady, {})) return 0;
-    Question question{};
-    std::vector<std::byte> content;
-    while (channel.receive(question, content) == Channel::Outcome::kMessage) {
-      if (!channel.send(question, worker.answer(question, content))) _exit(kExitConnectionLost);
+    Message asked;
+    while (channel.receive(asked) == Channel::Outcome::kMessage) {
+      if (!channel.send(asked.question, worker.answer(asked.question, asked.content))) _exit(kExitConnectionLost);
     }
   } catch (const std::system_error&) {
     _exit(kExitConnectionLost);  // the file in memory is gone

@@ -20,7 +20,8 @@ namespace samebits::harness {
 class WorkerRouter final : public RouterUnderTest {
  public:
   // Starts a worker, loads and describes the plug-in. Throws BackendError.
-  WorkerRouter(std::filesystem::path plugin, std::chrono::milliseconds timeout);
+  // `timeout`: for each call into the plug-in. `interrupted` (or null) is asked while a worker is awaited.
+  WorkerRouter(std::filesystem::path plugin, std::chrono::milliseconds timeout, bool (*interrupted)() = nullptr);
   ~WorkerRouter() override;
 
   const samebits_info& info() const override { return info_; }
@@ -28,25 +29,32 @@ class WorkerRouter final : public RouterUnderTest {
   std::optional<properties::RunResult> begin_case(const samebits_router_spec& spec,
                                                   const oracle::RouterInputs& inputs) override;
   properties::RunResult run(const properties::RunRequest& request) override;
+  std::optional<properties::RunResult> end_case() override;
 
  private:
   struct Worker {
     Channel channel;
     ChildProcess process;
+    Call last_call = Call::kNone;  // the last function that was announced
+    bool in_call = false;          // it has not returned
   };
   using Answer = std::vector<std::byte>;
-  // The content of the answer, or how the worker ended instead (it is gone then). `what` names the plug-in's work for
-  // the message: "samebits_route".
-  std::variant<Answer, properties::RunResult> ask(Question question, std::span<const std::byte> content,
-                                                  const std::string& what, std::chrono::milliseconds timeout);
-  std::variant<Answer, properties::RunResult> await(Question question, const std::string& what,
-                                                    std::chrono::milliseconds timeout);
-  properties::RunResult lost(const std::string& what, const Deadline& deadline);
+  // The content of the answer, or how the worker ended instead (it is gone then). Throws Interrupted.
+  std::variant<Answer, properties::RunResult> ask(Question question, std::span<const std::byte> content);
+  std::variant<Answer, properties::RunResult> await(Question question);
+  properties::RunResult lost(const Deadline& deadline);
+  properties::RunResult timed_out();
+  // "in samebits_route", or "after samebits_route" while the harness works.
+  std::string place() const;
+  std::chrono::milliseconds time_allowed() const;
+  void heed_interrupt();
   void start();
   void stop();
 
   std::filesystem::path plugin_;
   std::chrono::milliseconds timeout_;
+  bool (*interrupted_)();
+  std::optional<Deadline> interrupt_seen_;
   samebits_info info_{};
   std::optional<Worker> worker_;
 };

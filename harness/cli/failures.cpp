@@ -5,10 +5,10 @@
 #include <chrono>
 #include <stdexcept>
 
+#include "harness/backend/backend.h"
 #include "harness/cli/interrupt.h"
 #include "harness/io/files.h"
 #include "harness/report/case_text.h"
-#include "properties/shrink.h"
 
 namespace samebits::harness {
 namespace {
@@ -19,16 +19,28 @@ constexpr std::chrono::seconds kShrinkTime{60};
 void shrink_failure(const FirstFailure& first, properties::Subject& subject, Progress& progress, Failure& failure) {
   const std::string& law = first.violation.law;
   const auto start = std::chrono::steady_clock::now();
+  bool out_of_time = false;
   const auto on_progress = [&](int evaluations, const properties::Case& current) {
     progress.update(fmt::format("shrinking {}: {} evaluations, now {}", law, evaluations, case_sizes(current)));
-    return !interrupted() && std::chrono::steady_clock::now() - start < kShrinkTime;
+    out_of_time = std::chrono::steady_clock::now() - start >= kShrinkTime;
+    return !interrupted() && !out_of_time;
   };
+  const properties::ShrinkLimits limits;
   try {
-    properties::ShrinkResult result = properties::shrink(first.file.c, law, subject, {}, on_progress);
+    properties::ShrinkResult result = properties::shrink(first.file.c, law, subject, limits, on_progress);
     failure.shrunk = std::move(result.minimal);
     failure.violation = std::move(result.violation);
     failure.violation.law = law;
     failure.shrink_evaluations = result.evaluations;
+    if (interrupted()) {
+      failure.shrink_stopped = "interrupted";
+    } else if (out_of_time) {
+      failure.shrink_stopped = fmt::format("stopped after {} s", kShrinkTime.count());
+    } else {
+      failure.shrink_stopped = evaluation_limit(result, limits);
+    }
+  } catch (const Interrupted&) {
+    // The case stays as it was met.
   } catch (const std::invalid_argument&) {
     // A router without run_to_run may not fail a second time: the case stays as it was met.
     failure.violation.notes.push_back(
@@ -37,6 +49,11 @@ void shrink_failure(const FirstFailure& first, properties::Subject& subject, Pro
 }
 
 }  // namespace
+
+std::string evaluation_limit(const properties::ShrinkResult& result, const properties::ShrinkLimits& limits) {
+  if (result.evaluations < limits.max_evaluations) return "";
+  return fmt::format("stopped after {} evaluations", limits.max_evaluations);
+}
 
 std::string repro_line(const std::string& program, const std::filesystem::path& case_file,
                        const std::string& backend_words) {

@@ -11,7 +11,7 @@ volatile std::sig_atomic_t g_interrupted = 0;
 
 extern "C" void on_interrupt(int) {
   g_interrupted = 1;
-  constexpr char kText[] = "\nstopping after the current case; Ctrl-C again ends at once\n";
+  constexpr char kText[] = "\nstopping; Ctrl-C again ends at once\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText, sizeof kText - 1);
 }
 

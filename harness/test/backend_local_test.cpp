@@ -89,21 +89,28 @@ TEST(LocalRouter, AWritePastTheEndIsDamage) {
   EXPECT_FALSE(result.guards_intact);
   EXPECT_TRUE(result.inputs_intact);
   EXPECT_EQ(result.damage,
-            "topk_ids (32 bytes): 4 of 64 guard bytes after it were overwritten, the first 0 bytes after");
+            "topk_ids (32 bytes): 4 of 4096 guard bytes after it were overwritten, the first 0 bytes after");
+}
+
+TEST(LocalRouter, AWriteFarPastTheEndIsDamage) {
+  const RunResult result = run_once(*in_process("write_far_after"));
+  EXPECT_EQ(result.status, Status::kOk);
+  EXPECT_EQ(result.damage,
+            "topk_ids (32 bytes): 4 of 4096 guard bytes after it were overwritten, the first 80 bytes after");
 }
 
 TEST(LocalRouter, AWriteBeforeTheStartIsDamage) {
   const RunResult result = run_once(*in_process("write_before"));
   EXPECT_FALSE(result.guards_intact);
   EXPECT_EQ(result.damage,
-            "topk_weights (32 bytes): 4 of 64 guard bytes before it were overwritten, the first 8 bytes before");
+            "topk_weights (32 bytes): 4 of 4096 guard bytes before it were overwritten, the first 8 bytes before");
 }
 
 TEST(LocalRouter, AnOverrunOfTheWorkspaceIsDamage) {
   const RunResult result = run_once(*in_process("overrun_workspace"));
   EXPECT_FALSE(result.guards_intact);
   EXPECT_EQ(result.damage,
-            "workspace (16 bytes): 1 of 64 guard bytes after it were overwritten, the first 3 bytes after");
+            "workspace (16 bytes): 1 of 4096 guard bytes after it were overwritten, the first 3 bytes after");
 }
 
 TEST(LocalRouter, AChangedInputIsDamage) {
@@ -140,6 +147,10 @@ TEST(LocalRouter, AnErrorCarriesFunctionStatusAndText) {
   EXPECT_EQ(message("no_router"), "samebits_create returned ok (0), but no router");
   EXPECT_EQ(message("refuses"), "samebits_supports refuses the case: top_k is 2; this router does 1000");
   EXPECT_EQ(message("wrong_columns"), "samebits_topk_columns is 3; expected is 2");
+  EXPECT_EQ(message("unknown_support"),
+            "samebits_supports returned unknown status 77; allowed are ok (0), and unsupported (2) with a reason");
+  EXPECT_EQ(message("large_workspace"),
+            "samebits_workspace_bytes is 1073741825 for 4 tokens; allowed are at most 1073741824 (1 GiB)");
   EXPECT_THAT(message("huge_workspace"), HasSubstr("samebits_workspace_bytes is 18446744073709551615 for 4 tokens"));
 }
 
@@ -152,6 +163,7 @@ TEST(LocalRouter, AnExceptionAcrossTheAbiIsACrash) {
 TEST(LocalRouter, RefusalsNameTheLimit) {
   SmallCase small = small_case();
   EXPECT_EQ(in_process("none")->unsupported(small.c.spec), std::nullopt);
+  EXPECT_EQ(in_process("unknown_support")->unsupported(small.c.spec), std::nullopt);  // a fault is no refusal
   EXPECT_EQ(in_process("refuses")->unsupported(small.c.spec), "top_k is 2; this router does 1000");
   small.c.spec.shape.num_experts = 65;
   EXPECT_EQ(in_process("none")->unsupported(small.c.spec), "num_experts is 65; the router's limit is 64");

@@ -97,7 +97,7 @@ TEST_F(WorkerTest, ReturnsWhatTheSamePlugInReturnsInThisProcess) {
 TEST_F(WorkerTest, DamageAndErrorsTravel) {
   const RunResult damaged = run_once(*in_worker("write_after"));
   EXPECT_FALSE(damaged.guards_intact);
-  EXPECT_THAT(damaged.damage, HasSubstr("topk_ids (32 bytes): 4 of 64 guard bytes after it"));
+  EXPECT_THAT(damaged.damage, HasSubstr("topk_ids (32 bytes): 4 of 4096 guard bytes after it"));
   EXPECT_THAT(damaged.outputs.topk_ids, ElementsAre(0, 1, 0, 1, 0, 1, 0, 1));
   const RunResult changed = run_once(*in_worker("change_input"));
   EXPECT_FALSE(changed.inputs_intact);
@@ -171,14 +171,73 @@ TEST_F(WorkerTest, AnExceptionIsACrashAndTheNextCaseRuns) {
   }
 }
 
-TEST_F(WorkerTest, ACrashInSupportsOrCreateIsAResultOfTheCase) {
-  for (const char* fault : {"crash_in_supports", "crash_in_create"}) {
+TEST_F(WorkerTest, ACrashIsAResultOfTheCaseAndNamesTheFunction) {
+  for (const auto& [fault, function] : {std::pair("crash_in_supports", "samebits_supports"),
+                                        {"crash_in_columns", "samebits_topk_columns"},
+                                        {"crash_in_create", "samebits_create"},
+                                        {"crash_in_workspace_bytes", "samebits_workspace_bytes"},
+                                        {"crash_in_destroy", "samebits_destroy"}}) {
     const auto subject = in_worker(fault);
     EXPECT_EQ(subject->unsupported(small_case().c.spec), std::nullopt) << fault;
     const RunResult result = run_once(*subject);
     EXPECT_EQ(result.status, Status::kCrashed) << fault;
-    EXPECT_EQ(result.message, "SIGSEGV (Segmentation fault) in samebits_supports or samebits_create") << fault;
+    EXPECT_EQ(result.message, std::string("SIGSEGV (Segmentation fault) in ") + function);
   }
+  const RunResult hang = run_once(*in_worker("hang_in_workspace_init", kShort));
+  EXPECT_EQ(hang.status, Status::kTimedOut);
+  EXPECT_EQ(hang.message, "no answer from samebits_workspace_init within 2000 ms; the worker was killed");
+}
+
+// Every case, also the first and the only one, and the last of its runs: the earlier ones were over.
+TEST_F(WorkerTest, HowTheRouterIsDestroyedBelongsToItsOwnCase) {
+  const SmallCase small = small_case();
+  const auto subject = in_worker("exit_in_destroy");
+  for (int i = 0; i < 3; ++i) {
+    const auto runs = subject->run(small.c, small.inputs, {all_rows(small), all_rows(small)});
+    ASSERT_EQ(runs.size(), 2u);
+    EXPECT_EQ(runs[0].result.status, Status::kOk) << runs[0].result.message;
+    EXPECT_EQ(runs[1].result.status, Status::kCrashed);
+    EXPECT_EQ(runs[1].result.message, "exit code 0 in samebits_destroy: the process was ended from inside");
+  }
+  const RunResult hang = run_once(*in_worker("hang_in_destroy", kShort));
+  EXPECT_EQ(hang.status, Status::kTimedOut);
+  EXPECT_EQ(hang.message, "no answer from samebits_destroy within 2000 ms; the worker was killed");
+}
+
+TEST_F(WorkerTest, AnUnknownAnswerOfSupportsIsAFinding) {
+  const auto subject = in_worker("unknown_support");
+  EXPECT_EQ(subject->unsupported(small_case().c.spec), std::nullopt);
+  const RunResult result = run_once(*subject);
+  EXPECT_EQ(result.status, Status::kError);
+  EXPECT_THAT(result.message, HasSubstr("samebits_supports returned unknown status 77"));
+}
+
+TEST_F(WorkerTest, AnInterruptEndsAPlugInThatDoesNotAnswer) {
+  static bool interrupt = false;
+  const auto interrupted = [] { return interrupt; };
+  interrupt = true;
+  EXPECT_THROW(open_backend({"", fixture::plugin("hang_in_constructor"), kPatient, interrupted}), Interrupted);
+  interrupt = false;
+  const auto subject = open_backend({"", fixture::plugin("hang_in_route"), kPatient, interrupted});
+  interrupt = true;
+  EXPECT_THROW(run_once(*subject), Interrupted);
+  expect_no_children();
+}
+
+// The worker's stdout and stderr are our stderr: the pipe stays open for reading until the last of them is gone.
+TEST_F(WorkerTest, WhatThePlugInHasStartedEndsWithTheWorker) {
+  int pipe_ends[2];
+  ASSERT_EQ(pipe2(pipe_ends, O_CLOEXEC), 0);
+  const int saved = dup(STDERR_FILENO);
+  dup2(pipe_ends[1], STDERR_FILENO);
+  const RunResult result = run_once(*in_worker("leaves_a_child"));
+  dup2(saved, STDERR_FILENO);
+  close(saved);
+  close(pipe_ends[1]);
+  EXPECT_EQ(result.status, Status::kOk) << result.message;
+  char byte = 0;
+  EXPECT_EQ(read(pipe_ends[0], &byte, 1), 0);  // end of file
+  close(pipe_ends[0]);
 }
 
 TEST_F(WorkerTest, WhatThePlugInPrintsGoesToStderr) {
@@ -200,6 +259,8 @@ TEST_F(WorkerTest, PlugInsThatCannotBeLoadedAreNamed) {
   EXPECT_THAT(open_error(fixture::plugin("missing_symbol")), HasSubstr("samebits_route_from_logits is missing"));
   EXPECT_THAT(open_error(fixture::plugin("unknown_arithmetic")), HasSubstr("arithmetic is \"fp16\""));
   EXPECT_THAT(open_error(fixture::plugin("crash_in_constructor")), HasSubstr("SIGSEGV (Segmentation fault) in dlopen"));
+  EXPECT_THAT(open_error(fixture::plugin("crash_in_version")),
+              HasSubstr("SIGSEGV (Segmentation fault) in samebits_abi_version"));
   EXPECT_THAT(open_error(fixture::plugin("crash_in_describe")),
               HasSubstr("SIGSEGV (Segmentation fault) in samebits_describe"));
   EXPECT_THAT(open_error(fixture::plugin("exit_in_describe")), HasSubstr("exit code 0 in samebits_describe"));

@@ -28,8 +28,16 @@ __attribute__((constructor)) static void constructor(void) {
   crash();
 }
 #endif
+#ifdef FAULT_HANG_IN_CONSTRUCTOR
+__attribute__((constructor)) static void constructor(void) {
+  hang();
+}
+#endif
 
 uint32_t samebits_abi_version(void) {
+#ifdef FAULT_CRASH_IN_VERSION
+  crash();
+#endif
 #ifdef FAULT_WRONG_VERSION
   return 7;
 #else
@@ -93,11 +101,16 @@ samebits_status samebits_supports(const samebits_router_spec* spec, char* reason
   return SAMEBITS_UNSUPPORTED;
 #elif defined(FAULT_CRASH_IN_SUPPORTS)
   crash();
+#elif defined(FAULT_UNKNOWN_SUPPORT)
+  return 77;
 #endif
   return SAMEBITS_OK;
 }
 
 int32_t samebits_topk_columns(const samebits_router_spec* spec) {
+#ifdef FAULT_CRASH_IN_COLUMNS
+  crash();
+#endif
 #ifdef FAULT_WRONG_COLUMNS
   return spec->top_k + 1;
 #else
@@ -128,7 +141,12 @@ size_t samebits_workspace_bytes(const samebits_router* router, int64_t max_token
   (void)max_tokens;
 #ifdef FAULT_HUGE_WORKSPACE
   return (size_t)-1;
+#elif defined(FAULT_LARGE_WORKSPACE)
+  return ((size_t)1 << 30) + 1;
 #else
+#ifdef FAULT_CRASH_IN_WORKSPACE_BYTES
+  crash();
+#endif
   return 16;
 #endif
 }
@@ -141,6 +159,8 @@ samebits_status samebits_workspace_init(const samebits_router* router, void* wor
   ((char*)workspace)[bytes + 3] = 0;
 #elif defined(FAULT_ERROR_IN_INIT)
   return SAMEBITS_INVALID_ARGUMENT;
+#elif defined(FAULT_HANG_IN_WORKSPACE_INIT)
+  hang();
 #endif
   return SAMEBITS_OK;
 }
@@ -169,6 +189,10 @@ samebits_status samebits_route(const samebits_router* router, const samebits_inp
   hang();
 #elif defined(FAULT_EXIT_IN_ROUTE)
   exit(0);
+#elif defined(FAULT_LEAVES_A_CHILD)
+  if (fork() == 0) {
+    for (;;) pause();
+  }
 #elif defined(FAULT_CLOSE_DESCRIPTORS)
   for (int fd = 0; fd < 100; ++fd) close(fd);
 #elif defined(FAULT_CLOSE_AND_HANG)
@@ -196,6 +220,8 @@ samebits_status samebits_route(const samebits_router* router, const samebits_inp
   }
 #if defined(FAULT_WRITE_AFTER)
   ids[tokens * k] = 5;
+#elif defined(FAULT_WRITE_FAR_AFTER)
+  ids[tokens * k + 20] = 5;
 #elif defined(FAULT_WRITE_BEFORE)
   weights[-2] = 5.0f;
 #endif
@@ -221,4 +247,11 @@ const char* samebits_last_error(const samebits_router* router) {
 
 void samebits_destroy(samebits_router* router) {
   free(router);
+#if defined(FAULT_CRASH_IN_DESTROY)
+  crash();
+#elif defined(FAULT_HANG_IN_DESTROY)
+  hang();
+#elif defined(FAULT_EXIT_IN_DESTROY)
+  exit(0);
+#endif
 }
