@@ -11,7 +11,30 @@ float group_score(const samebits_router_spec& spec, const float* keys, std::int6
   return members == 1 ? keys[best[0]] : keys[best[0]] + keys[best[1]];
 }
 
+// From this K on the heap is used. Not visible in any bit.
+constexpr std::int64_t kHeapFrom = 65;
+
 }  // namespace
+
+void best_keys_by_heap(const float* keys, const std::uint8_t* excluded, std::int64_t n, std::int64_t k,
+                       std::int32_t* indices) {
+  const auto before = [keys](std::int32_t a, std::int32_t b) {
+    if (ranks_before(keys[a], keys[b])) return true;
+    return a < b && !ranks_before(keys[b], keys[a]);
+  };
+  std::int32_t* end = indices;  // [indices, end) is a heap whose front ranks last
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (excluded != nullptr && excluded[i] != 0) continue;
+    const auto index = static_cast<std::int32_t>(i);
+    if (end - indices == k) {
+      if (!before(index, *indices)) continue;
+      std::pop_heap(indices, end--, before);
+    }
+    *end++ = index;
+    std::push_heap(indices, end, before);
+  }
+  std::sort_heap(indices, end, before);
+}
 
 void mask_groups(const samebits_router_spec& spec, RowScratch& scratch) {
   const std::int64_t num_experts = spec.num_experts;
@@ -22,13 +45,14 @@ void mask_groups(const samebits_router_spec& spec, RowScratch& scratch) {
   for (std::int64_t g = 0; g < spec.n_group; ++g) {
     scratch.group_scores[g] = group_score(spec, scratch.keys + g * group_size, group_size);
   }
+  best_keys_by_heap(scratch.group_scores, nullptr, spec.n_group, spec.topk_group, scratch.groups);
+  std::sort(scratch.groups, scratch.groups + spec.topk_group);
+  const std::int32_t* chosen = scratch.groups;  // the next chosen group
   for (std::int64_t g = 0; g < spec.n_group; ++g) {
-    std::int64_t better = 0;
-    for (std::int64_t other = 0; other < spec.n_group; ++other) {
-      const float mine = scratch.group_scores[g], theirs = scratch.group_scores[other];
-      better += ranks_before(theirs, mine) || (other < g && !ranks_before(mine, theirs));
+    if (chosen != scratch.groups + spec.topk_group && *chosen == g) {
+      ++chosen;
+      continue;
     }
-    if (better < spec.topk_group) continue;
     for (std::int64_t e = g * group_size; e < (g + 1) * group_size; ++e) {
       if (spec.group_mask == SAMEBITS_GROUP_MASK_ZERO) {
         scratch.keys[e] = 0.0f;
@@ -41,8 +65,12 @@ void mask_groups(const samebits_router_spec& spec, RowScratch& scratch) {
 
 void select_tc256(const RouterConstants& constants, RowScratch& scratch) {
   mask_groups(constants.spec, scratch);
-  best_keys(scratch.keys, scratch.excluded, constants.spec.num_experts, constants.spec.top_k, scratch.ids,
-            ranks_before);
+  const std::int64_t num_experts = constants.spec.num_experts, top_k = constants.spec.top_k;
+  if (top_k >= kHeapFrom) {
+    best_keys_by_heap(scratch.keys, scratch.excluded, num_experts, top_k, scratch.ids);
+  } else {
+    best_keys(scratch.keys, scratch.excluded, num_experts, top_k, scratch.ids, ranks_before);
+  }
 }
 
 }  // namespace samebits::cpu

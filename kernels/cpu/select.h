@@ -30,6 +30,11 @@ void best_keys(const float* keys, const std::uint8_t* excluded, std::int64_t n, 
   }
 }
 
+// The same for k of hundreds and more, by the total order: a heap of the best so far, O(n log k) where the list above
+// takes O(n k).
+void best_keys_by_heap(const float* keys, const std::uint8_t* excluded, std::int64_t n, std::int64_t k,
+                       std::int32_t* indices);
+
 // Group scores, the best topk_group groups, and the mask on the others: fills scratch.excluded, may rewrite keys.
 void mask_groups(const samebits_router_spec& spec, RowScratch& scratch);
 

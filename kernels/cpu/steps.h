@@ -25,6 +25,7 @@ struct RowScratch {
   float* scores;
   float* keys;
   float* group_scores;     // [n_group]
+  std::int32_t* groups;    // [n_group]
   std::uint8_t* excluded;  // 1: masked by neg_inf, never chosen
   std::int32_t* ids;       // [K], key descending then lower id
   float* chosen_logits;    // [K]

@@ -64,8 +64,29 @@ void plain_weights(const samebits_router_spec& spec, const float* scores, float*
   }
 }
 
-// Insertion sort: K is small and the list is often nearly sorted.
+// Moves the slot at `root` down to its place in a heap of `count` slots whose front has the largest id.
+void sift_down(std::int64_t root, std::int64_t count, std::int32_t* ids, float* weights) {
+  for (std::int64_t child = 2 * root + 1; child < count; child = 2 * root + 1) {
+    if (child + 1 < count && ids[child] < ids[child + 1]) ++child;
+    if (ids[root] >= ids[child]) return;
+    std::swap(ids[root], ids[child]);
+    std::swap(weights[root], weights[child]);
+    root = child;
+  }
+}
+
+// In place, because a step allocates nothing. Ids are distinct, so any sort gives the same result: insertion where K is
+// small, as it nearly always is, and heapsort where K^2 steps would be too many.
 void sort_by_id(std::int64_t k, std::int32_t* ids, float* weights) {
+  if (k > 64) {
+    for (std::int64_t root = k / 2 - 1; root >= 0; --root) sift_down(root, k, ids, weights);
+    for (std::int64_t last = k - 1; last > 0; --last) {
+      std::swap(ids[0], ids[last]);
+      std::swap(weights[0], weights[last]);
+      sift_down(0, last, ids, weights);
+    }
+    return;
+  }
   for (std::int64_t i = 1; i < k; ++i) {
     for (std::int64_t j = i; j > 0 && ids[j] < ids[j - 1]; --j) {
       std::swap(ids[j], ids[j - 1]);

@@ -43,6 +43,7 @@ ThreadScratch take_scratch(Arena& arena, std::size_t num_experts, std::size_t to
   scratch.row.scores = arena.take<float>(num_experts);
   scratch.row.keys = arena.take<float>(num_experts);
   scratch.row.group_scores = arena.take<float>(n_group);
+  scratch.row.groups = arena.take<std::int32_t>(n_group);
   scratch.row.excluded = arena.take<std::uint8_t>(num_experts);
   scratch.row.ids = arena.take<std::int32_t>(top_k);
   scratch.row.chosen_logits = arena.take<float>(top_k);

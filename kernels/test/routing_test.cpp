@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/bits.h"
+#include "kernels/cpu/select.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/test/test_router.h"
 
@@ -46,6 +47,59 @@ TEST(Selection, LargestFirstThenLowerId) {
   EXPECT_EQ(route_row(sigmoid_spec(6, 3), {0, 2, 1, 2, 1, 1}).ids, (Ids{1, 3, 2}));
   EXPECT_EQ(route_row(sigmoid_spec(4, 4), {0, 0, 0, 0}).ids, (Ids{0, 1, 2, 3}));
   EXPECT_EQ(route_row(sigmoid_spec(5, 2), {-1, -0.0f, 0.0f, -0.0f, -2}).ids, (Ids{1, 2}));
+}
+
+// Both ways of choosing, on keys with many ties, NaN, infinities and both zeros, with and without excluded entries.
+TEST(Selection, TheHeapChoosesWhatTheListChooses) {
+  const Floats values = {0.0f, -0.0f, kNaN, kInf, -kInf, 1.0f, 1.0f, -2.0f, 3.5f, 0x1p-149f};
+  for (const std::int64_t n : {1, 2, 65, 200}) {
+    Floats keys(static_cast<std::size_t>(n));
+    std::vector<std::uint8_t> excluded(keys.size());
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      keys[i] = values[draw(1, i) % values.size()];
+      excluded[i] = draw(2, i) % 4 == 0;
+    }
+    const auto excluded_count = std::accumulate(excluded.begin(), excluded.end(), std::int64_t{0});
+    for (const bool masked : {false, true}) {
+      const std::uint8_t* mask = masked ? excluded.data() : nullptr;
+      for (std::int64_t k = 1; k <= n - (masked ? excluded_count : 0); ++k) {
+        Ids list(static_cast<std::size_t>(k), -7), heap(static_cast<std::size_t>(k), -7);
+        best_keys(keys.data(), mask, n, k, list.data(), ranks_before);
+        best_keys_by_heap(keys.data(), mask, n, k, heap.data());
+        ASSERT_EQ(list, heap) << "n " << n << ", k " << k << ", masked " << masked;
+      }
+    }
+  }
+}
+
+// Every expert chosen and every group scored, where the work of K^2 steps would never end at the 65536 that are legal.
+TEST(Selection, AllOfManyExpertsAreSorted) {
+  constexpr std::int32_t kExperts = 4096;
+  samebits_router_spec spec = sigmoid_spec(kExperts, kExperts);
+  spec.rank_by = SAMEBITS_RANK_BY_LOGIT;
+  Floats logits = normal_fp32(3, kExperts);
+  Ids expected(kExperts);
+  std::iota(expected.begin(), expected.end(), 0);
+  std::stable_sort(expected.begin(), expected.end(), [&](std::int32_t a, std::int32_t b) {
+    return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
+  });
+  const Routed by_key = route_row(spec, logits);
+  EXPECT_EQ(by_key.ids, expected);
+  spec.sort = SAMEBITS_SORT_BY_INDEX;
+  const Routed by_index = route_row(spec, logits);
+  for (std::size_t slot = 0; slot < kExperts; ++slot) {
+    const auto id = static_cast<std::size_t>(expected[slot]);
+    ASSERT_EQ(by_index.ids[id], expected[slot]);
+    ASSERT_EQ(by_index.weights[id], by_key.weights[slot]);
+  }
+  // Groups of one expert: the best groups are the best experts.
+  samebits_router_spec grouped = sigmoid_spec(kExperts, 100);
+  grouped.rank_by = SAMEBITS_RANK_BY_LOGIT;
+  grouped.n_group = kExperts;
+  grouped.topk_group = 1000;
+  grouped.group_score = SAMEBITS_GROUP_SCORE_MAX;
+  grouped.group_mask = SAMEBITS_GROUP_MASK_NEG_INF;
+  EXPECT_EQ(route_row(grouped, logits).ids, Ids(expected.begin(), expected.begin() + 100));
 }
 
 TEST(Selection, SaturatedScoresAreTies) {
