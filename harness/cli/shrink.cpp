@@ -1,17 +1,17 @@
 // samebits shrink: a failing case file becomes one of a few numbers that fails the same law.
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <stdexcept>
 
 #include "harness/cli/failures.h"
 #include "harness/cli/interrupt.h"
 #include "harness/cli/options.h"
+#include "harness/cli/output.h"
 #include "harness/cli/program.h"
 #include "harness/io/case_file.h"
 #include "harness/io/files.h"
 #include "harness/report/case_text.h"
-#include "properties/shrink.h"
+#include "harness/report/printable.h"
 
 namespace samebits::harness {
 namespace {
@@ -46,15 +46,17 @@ int shrink_case(const ShrinkOptions& options, const std::string& program) {
     file.law = law;
     file.expected.reset();
     write_case_file(options.out, file);
-    fmt::print("{}: {}\n", law, result.violation.summary);
+    print_out("{}: {}\n", law, printable_line(result.violation.summary));
+    const std::string limit = interrupted() ? "interrupted" : evaluation_limit(result, {options.max_evaluations});
+    if (!limit.empty()) print_out("shrinking {}; a smaller case may exist\n", limit);
     const CaseNumbers numbers = case_numbers(file.c, 40);
-    fmt::print("{} -> {} in {} evaluations; {} numbers that are not 0\n", before, case_sizes(file.c),
-               result.evaluations, grouped(numbers.count));
-    for (const std::string& line : numbers.lines) fmt::print("  {}\n", line);
-    fmt::print("REPRO: {}\n", repro_line(program, options.out, options.backend.words()));
+    print_out("{} -> {} in {} evaluations; {} numbers that are not 0\n", before, case_sizes(file.c), result.evaluations,
+              grouped(numbers.count));
+    for (const std::string& line : numbers.lines) print_out("  {}\n", line);
+    print_out("REPRO: {}\n", repro_line(program, options.out, options.backend.words()));
   } catch (const std::invalid_argument&) {
     progress.clear();
-    fmt::print("{} does not break {} on {}: nothing to shrink\n", options.case_path, law, options.backend.name());
+    print_out("{} does not break {} on {}: nothing to shrink\n", options.case_path, law, options.backend.name());
     return 4;
   }
   return interrupted() ? 130 : 0;
@@ -70,7 +72,7 @@ void add_shrink(CLI::App& app, Program& program) {
   command->add_option("--out", options->out, "The smaller case file")->required()->type_name("FILE");
   command->add_option("--max-evaluations", options->max_evaluations, "Cases tried in all")
       ->type_name("N")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(whole_number(1, 1'000'000))
       ->capture_default_str();
   add_backend_options(*command, options->backend);
   add_progress_option(*command, options->progress);

@@ -5,6 +5,7 @@
 
 #include "harness/io/claims_json.h"
 #include "harness/report/case_text.h"
+#include "harness/report/printable.h"
 #include "harness/report/report.h"
 
 namespace samebits::harness {
@@ -36,8 +37,7 @@ Lines wrapped(const std::string& label, const std::vector<std::string>& words, s
 }
 
 std::string clipped(const std::string& text, std::size_t most) {
-  std::string line = text;
-  std::replace(line.begin(), line.end(), '\n', ' ');
+  const std::string line = printable_line(text);
   return line.size() <= most ? line : line.substr(0, most - 3) + "...";
 }
 
@@ -100,7 +100,9 @@ Lines detail(const Failure& failure) {
   const properties::Violation& violation = failure.violation;
   Lines lines;
   const auto add_unless_said = [&](const char* label, const std::string& text) {
-    if (!text.empty() && violation.summary.find(text) == std::string::npos) {
+    // A known answer is told in full: its summary names the row, not the answer.
+    const bool said = violation.law != "known_answer" && violation.summary.find(text) != std::string::npos;
+    if (!text.empty() && !said) {
       lines.push_back(clipped(fmt::format("  {}  {}", label, text), 240));
     }
   };
@@ -113,6 +115,9 @@ Lines detail(const Failure& failure) {
   std::string origin = fmt::format("case {}", failure.case_index);
   if (failure.shrink_evaluations > 0) {
     origin = fmt::format("shrunk from case {} in {} evaluations", failure.case_index, failure.shrink_evaluations);
+  }
+  if (!failure.shrink_stopped.empty()) {
+    lines.push_back(fmt::format("  shrinking {}; a smaller case may exist", failure.shrink_stopped));
   }
   lines.push_back(fmt::format("  {}: {}; {} numbers that are not 0{}", origin, case_sizes(failure.shrunk),
                               grouped(numbers.count), numbers.lines.empty() ? "" : ":"));
@@ -128,6 +133,13 @@ Lines failure_lines(const Failure& failure, bool with_detail) {
   return lines;
 }
 
+std::string nothing_tested(const Report& report) {
+  if (report.skipped == 0) return "Nothing was tested: no case was run; this is not a pass.";
+  return clipped(fmt::format("Nothing was tested: the router refused all {} cases; this is not a pass. Its reason: {}",
+                             grouped(report.skipped), report.skip_reason),
+                 400);
+}
+
 std::string meaning(const Report& report) {
   switch (exit_code(report)) {
     case 0:
@@ -141,6 +153,7 @@ std::string meaning(const Report& report) {
     case 130:
       return "Interrupted: the verdicts cover the cases judged so far; a pass of a part says nothing about the rest.";
     default:
+      if (report.cases == 0) return nothing_tested(report);
       return "Too little was tested for a verdict: an inconclusive law met fewer relevant comparisons than it needs; "
              "this is "
              "not a pass.";
@@ -152,16 +165,18 @@ std::string meaning(const Report& report) {
 std::string to_console(const Report& report) {
   Lines lines = header(report);
   lines.emplace_back();
-  append(lines, law_table(report));
+  if (report.cases > 0) append(lines, law_table(report));
   // The last two lines are a blank one and the meaning; one more says what was left out.
   const std::size_t room = kMaxLines - 3;
   std::size_t shown = 0;
   for (const Failure& failure : report.failures) {
     Lines block = failure_lines(failure, true);
-    // The first failure comes with all there is; the others share what is left.
-    const std::size_t others = shown == 0 ? 0 : 2 * (report.failures.size() - shown - 1);
-    if (lines.size() + block.size() + others > room) block = failure_lines(failure, false);
-    if (lines.size() + block.size() > room) break;
+    // The first failure comes with all there is, whatever the room; the others share what is left.
+    if (shown > 0) {
+      const std::size_t others = 2 * (report.failures.size() - shown - 1);
+      if (lines.size() + block.size() + others > room) block = failure_lines(failure, false);
+      if (lines.size() + block.size() > room) break;
+    }
     append(lines, block);
     ++shown;
   }

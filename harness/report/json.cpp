@@ -35,6 +35,7 @@ ordered_json failure_json(const Failure& failure) {
                         {"case_index", failure.case_index},
                         {"original_summary", failure.original_summary},
                         {"shrink_evaluations", failure.shrink_evaluations},
+                        {"shrink_stopped", failure.shrink_stopped},
                         {"shape", shape_of(failure.shrunk)},
                         {"nonzero_numbers", case_numbers(failure.shrunk, 0).count},
                         {"case_file", failure.case_file},

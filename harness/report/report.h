@@ -17,6 +17,7 @@ struct Failure {
   std::uint64_t case_index = 0;  // of the original case
   std::string original_summary;  // the violation before shrinking
   int shrink_evaluations = 0;    // 0: not shrunk
+  std::string shrink_stopped;    // "stopped after 60 s" when a limit ended it, so that a smaller case may exist
   std::string case_file;         // where the shrunk case was written; empty: nowhere
   std::string repro;             // one command line
 };
@@ -47,6 +48,6 @@ struct Report {
 int exit_code(const Report& report);
 const char* to_text(properties::Verdict verdict);
 std::string to_json(const Report& report);
-std::string to_console(const Report& report);  // at most 40 lines
+std::string to_console(const Report& report);  // 40 lines at most, unless the first failure needs more
 
 }  // namespace samebits::harness

@@ -332,6 +332,19 @@ TEST(CaseFile, LiesAreRefusedWithLineColumnAndWhatIsAllowed) {
   }
 }
 
+TEST(CaseFile, TensorsMayNotContradictTheInlineSpec) {
+  const TempFolder folder;
+  const std::string tensors = "tensors:\n  router_logits: {dtype: fp32, shape: [1, 3], values: [[1, 2, 3]]}\n";
+  const std::string spec = "samebits_case: 1\nspec:\n  name: x\n  shape: {hidden_size: 4, num_experts: 4, top_k: 1}\n";
+  folder.write("case.yaml", spec + tensors);
+  const std::string error = error_of(folder / "case.yaml");
+  EXPECT_THAT(error, HasSubstr("case.yaml:6:3: "));
+  EXPECT_THAT(error, HasSubstr("num_experts 3, but the inline spec has shape.num_experts 4"));
+  // Said by the description, fewer experts are meant.
+  folder.write("case.yaml", spec + "description: {num_experts: 3}\n" + tensors);
+  EXPECT_EQ(error_of(folder / "case.yaml"), "no error");
+}
+
 TEST(CaseFile, OtherRootsAreRefused) {
   const TempFolder folder;
   for (const char* text : {"", "1", "[]", "~", "samebits_case: 1", "a: *b", "{", "%YAML 9\n---\na", "? [x]\n: 1"}) {

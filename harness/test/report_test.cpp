@@ -16,6 +16,7 @@ namespace {
 using properties::LawTally;
 using properties::Verdict;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 LawTally tally(Verdict verdict) {
   LawTally result;
@@ -84,6 +85,38 @@ TEST(Report, ConsoleStaysWithinFortyLinesAndNamesEveryLaw) {
   EXPECT_THAT(text, HasSubstr("REPRO: samebits replay\n"));
   EXPECT_THAT(text, HasSubstr("router_logits [1, 2]: (0,0)=1.5\n"));
   EXPECT_THAT(text, HasSubstr("more failed laws"));
+}
+
+TEST(Report, TheFirstFailureIsPrintedInFullWhateverTheRoom) {
+  Report report = report_of({});
+  for (const properties::Law& law : properties::all_laws()) {
+    report.laws.emplace_back(&law, tally(Verdict::kFail));
+    report.failures.push_back(failure_of(law.id));
+  }
+  for (int i = 0; i < 100; ++i) report.hazards["hazard_number_" + std::to_string(i)] = i;
+  Failure& first = report.failures.front();
+  first.violation.notes = {"note one", "note two", "note three"};
+  first.shrink_stopped = "stopped after 60 s";
+  oracle::RouterInputs& data = *first.shrunk.description.data;
+  data.selection_bias = {0.0f, 2.0f};
+  const std::string text = to_console(report);
+  for (const char* part : {"  observed  1\n", "  expected  2\n", "  note one\n", "  note three\n",
+                           "  shrinking stopped after 60 s; a smaller case may exist\n", "(0,0)=1.5\n", "(1)=2\n"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  EXPECT_EQ(nlohmann::json::parse(to_json(report))["failures"][0]["shrink_stopped"], "stopped after 60 s");
+}
+
+TEST(Report, ARefusedSpecIsNotCalledInconclusive) {
+  Report report = report_of({Verdict::kInconclusive});
+  report.cases = 0;
+  report.skipped = 7;
+  report.skip_reason = "no groups\x1b[2J\nhere";
+  const std::string text = to_console(report);
+  EXPECT_THAT(text, HasSubstr("Nothing was tested: the router refused all 7 cases; this is not a pass. Its reason: "
+                              "no groups?[2J here\n"));
+  EXPECT_THAT(text, Not(HasSubstr("inconclusive")));
+  EXPECT_THAT(text, Not(HasSubstr("verdict")));
 }
 
 TEST(Report, JsonIsValidWhateverARouterSays) {
