@@ -185,15 +185,6 @@ TEST_F(Cli, ReplayJudgesTheStatedAnswer) {
   EXPECT_THAT(wrong.out, HasSubstr("FAILED known_answer"));
 }
 
-TEST_F(Cli, ExplainShowsTheCutOfFigureThree) {
-  const ChildResult result =
-      run({"explain", "--case", std::string(SAMEBITS_FIXTURES_DIR) + "/cases/article_figure_3.yaml"});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("cut: expert 0"));
-  EXPECT_THAT(result.out, HasSubstr("expert 2"));
-  EXPECT_THAT(result.out, HasSubstr("bias rounded to bf16      another set: 2 instead of 5"));
-}
-
 TEST_F(Cli, WhatShowPrintsIsASpecAgain) {
   const ChildResult shown = run({"show", "--spec", "small.yaml", "--set", "shape.top_k=3"});
   EXPECT_EQ(shown.exit_code, 0) << shown.err;
