@@ -272,9 +272,12 @@ void print_weights(const ExplainedRow& row) {
                        : weights.eps_mode == oracle::EpsMode::kClampMin ? "max(S, {}) = {}"
                                                                         : "S = {1}";
     print_out("  D = {}\n", fmt::format(fmt::runtime(form), eps, number_text(answer.denominator)));
-    if (answer.denominator == 0) print_out("  D is 0: every weight is 0\n");
+    if (answer.denominator == 0) {
+      print_out("  D is 0: every weight is 0\n");
+      return;
+    }
   }
-  print_out("  weights: {}\n", weight_formula(weights));
+  print_out("  weight = {}\n", weight_formula(weights));
 }
 
 }  // namespace samebits::harness

@@ -95,8 +95,9 @@ std::string mark(const Answer& contract, const Answer& other, const ObservedRow*
   return "";
 }
 
-void print_one(const char* text, const Answer& contract, const Answer& other, const std::string& marked) {
-  print_out("  {}: {}{}\n    {}\n", text, difference(contract, other), marked, choice_text(other));
+std::string alternative_text(const properties::Alternative& other, const Answer& contract, const std::string& marked) {
+  return fmt::format("  {}: {}{}\n    {}\n", other.text, difference(contract, other.answer), marked,
+                     choice_text(other.answer));
 }
 
 }  // namespace
@@ -154,7 +155,11 @@ void print_observed(const ExplainedRow& row, const ObservedRow& observed, const 
     print_out("  {:>4} {:>7} {:<28} {:>7} {:<28} {}\n", i, answer.ids[i], number_and_bits(answer.weights[i]),
               observed.ids[i], number_and_bits(observed.weights[i]), note.empty() ? "same" : note);
   }
-  print_out("  {} of {} slots differ\n", differing, answer.ids.size());
+  if (differing == 0) {
+    print_out("  every slot has the contract's bits\n");
+  } else {
+    print_out("  {} of {} slots differ\n", differing, answer.ids.size());
+  }
   if (observed.logits.empty()) return;
   std::vector<std::size_t> other;
   for (std::size_t e = 0; e < observed.logits.size(); ++e) {
@@ -174,29 +179,31 @@ void print_observed(const ExplainedRow& row, const ObservedRow& observed, const 
 
 void print_alternatives(const ExplainedRow& row, const ObservedRow* observed, bool sorted_slots) {
   const Answer& contract = row.answer;
-  print_out("a mistake that would change this row:\n");
-  std::vector<const char*> unchanged, rounding;
-  bool any = false;
-  for (const properties::Alternative& other :
-       properties::alternatives(row.spec, row.logits, row.inputs.selection_bias, row.unrounded_logits)) {
+  std::vector<properties::Alternative> known =
+      properties::alternatives(row.spec, row.logits, row.inputs.selection_bias, row.unrounded_logits);
+  if (observed != nullptr && !observed->logits.empty() && !same_bits(observed->logits, contract.logits)) {
+    const std::span<const float> theirs(observed->logits);
+    known.push_back(
+        {"the right steps on the router's own logits", oracle::route_row(row.spec, theirs, row.inputs.selection_bias)});
+  }
+  std::vector<std::string> reproducing, changing;
+  std::vector<const char*> rounding, unchanged;
+  for (const properties::Alternative& other : known) {
     const std::string marked = mark(contract, other.answer, observed, sorted_slots);
     if (same_answer(contract, other.answer)) {
       unchanged.push_back(other.text);
-    } else if (marked.empty() && only_rounding(contract, other.answer)) {
+    } else if (!marked.empty()) {
+      reproducing.push_back(alternative_text(other, contract, marked));
+    } else if (only_rounding(contract, other.answer)) {
       rounding.push_back(other.text);
     } else {
-      any = true;
-      print_one(other.text, contract, other.answer, marked);
+      changing.push_back(alternative_text(other, contract, ""));
     }
   }
-  if (observed != nullptr && !observed->logits.empty() && !same_bits(observed->logits, contract.logits)) {
-    const Answer theirs =
-        oracle::route_row(row.spec, std::span<const float>(observed->logits), row.inputs.selection_bias);
-    any = true;
-    print_one("the contract on the router's own logits", contract, theirs,
-              mark(contract, theirs, observed, sorted_slots));
-  }
-  if (!any) print_out("  none of those known\n");
+  print_out("mistakes that would change this row:\n");
+  if (reproducing.empty() && changing.empty()) print_out("  none of those known\n");
+  for (const std::string& text : reproducing) print_out("{}", text);
+  for (const std::string& text : changing) print_out("{}", text);
   if (!rounding.empty()) {
     print_out("only rounding of weights (up to {} ulp) would change: {}\n", rounding_ulps(contract.ids.size()),
               fmt::join(rounding, "; "));
