@@ -105,7 +105,10 @@ void add_check(CLI::App& app, Program& program) {
   add_laws_option(*command, options->laws);
   command->add_option("--json", options->json, "Write the report as JSON")->type_name("FILE");
   add_progress_option(*command, options->progress);
-  command->footer("Example:\n  samebits check --cases cases/ --results results/ --json report.json");
+  command->footer(
+      "A result file is a safetensors file with main/topk_ids [T, k] (I32 or I64) and main/topk_weights [T, k] (F32);\n"
+      "without claims in its metadata it is judged as fp32-any-order with no further claim. See docs/files.md.\n\n"
+      "Example:\n  samebits check --cases cases/ --results results/ --json report.json");
   command->callback(
       [options, &program] { program.action = [options, path = program.path] { return check(*options, path); }; });
 }

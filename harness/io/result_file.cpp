@@ -111,6 +111,7 @@ class ResultReader {
     }
     ResultFile file;
     try {
+      file.claims.name = "default claims, as the file states none";
       if (metadata.contains("claims")) file.claims = claims_from_json(parse("claims"));
     } catch (const std::invalid_argument& error) {
       fail(error.what());

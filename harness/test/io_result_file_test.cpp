@@ -104,6 +104,8 @@ TEST(ResultFile, AProgramInTheMiddleMayWriteTheMainRunOnly) {
   EXPECT_EQ(read.runs[0].result.outputs.topk_ids, outputs.topk_ids);
   EXPECT_TRUE(same_bits(read.runs[0].result.outputs.topk_weights, outputs.topk_weights));
   EXPECT_EQ(read.claims.determinism, properties::Determinism::kNone);
+  EXPECT_EQ(read.claims.arithmetic, oracle::Arithmetic::kFp32AnyOrder);
+  EXPECT_EQ(read.claims.name, "default claims, as the file states none");
 }
 
 TEST(ResultFile, AnUnsupportedCaseKeepsItsReason) {
