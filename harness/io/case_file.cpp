@@ -168,8 +168,8 @@ CaseFile parse_case(const fs::path& path) {
   return file;
 }
 
-// The YAML of a case; tensors that are not small go into `large`, in the file `large_name`.
-std::string case_yaml(const CaseFile& file, const std::string& large_name, SafeTensors& large) {
+// The YAML of a case; tensors that are not small, or all of them, go into `large`, in the file `large_name`.
+std::string case_yaml(const CaseFile& file, const std::string& large_name, SafeTensors& large, bool all_large = false) {
   const properties::Case& c = file.c;
   const oracle::RouterSpec& full_spec = file.full_spec ? *file.full_spec : c.spec;
   std::string text = "samebits_case: 1\n" + case_spec_yaml(c, full_spec);
@@ -181,7 +181,7 @@ std::string case_yaml(const CaseFile& file, const std::string& large_name, SafeT
     text += "tensors:\n";
     for (const auto& [name, tensor] : to_tensors(*c.description.data)) {
       text += fmt::format("  {}:\n", name);
-      if (is_small(tensor)) {
+      if (!all_large && is_small(tensor)) {
         text += tensor_yaml(tensor, "    ");
         continue;
       }
@@ -213,7 +213,13 @@ void write_case_file(const fs::path& path, const CaseFile& file, bool with_data)
   }
   const fs::path large_path = fs::path(path).replace_extension(".safetensors");
   SafeTensors large;
-  const std::string text = case_yaml(copy, large_path.filename().string(), large);
+  const std::string text = case_yaml(copy, large_path.filename().string(), large, with_data);
+  if (with_data) {  // a program that cannot read YAML finds everything in one file
+    large.metadata = {{"num_tokens", std::to_string(description.num_tokens)},
+                      {"num_experts", std::to_string(description.num_experts)},
+                      {"top_k", std::to_string(description.top_k)},
+                      {"num_valid_rows", std::to_string(description.data->valid_rows())}};
+  }
   // The description last: where it is seen, its data are there.
   if (!large.tensors.empty()) write_safetensors(large_path, large);
   write_file(path, text);

@@ -179,7 +179,15 @@ TEST(CaseFile, WithDataHoldsWhatTheDescriptionGenerates) {
     write_case_file(folder / "case.yaml", file, /*with_data=*/true);
     const CaseFile read = read_case_file(folder / "case.yaml");
     ASSERT_TRUE(read.c.description.data);
-    expect_same_inputs(properties::materialize(file.c), properties::materialize(read.c));
+    const oracle::RouterInputs inputs = properties::materialize(file.c);
+    expect_same_inputs(inputs, properties::materialize(read.c));
+    // Small tensors and those of zeros too, so that nobody needs the YAML.
+    const SafeTensors data = read_safetensors(folder / "case.safetensors");
+    EXPECT_EQ(data.tensors.count("gate_weight"), inputs.from_logits() ? 0u : 1u);
+    EXPECT_EQ(data.tensors.count("router_logits"), inputs.from_logits() ? 1u : 0u);
+    EXPECT_EQ(data.tensors.count("selection_bias"), inputs.selection_bias.empty() ? 0u : 1u);
+    EXPECT_EQ(data.metadata.at("num_valid_rows"), std::to_string(inputs.valid_rows()));
+    EXPECT_EQ(data.metadata.at("top_k"), std::to_string(file.c.description.top_k));
   }
 }
 
