@@ -5,7 +5,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <numeric>
+
+#include "oracle/spec/text.h"
 
 namespace samebits::harness {
 namespace {
@@ -13,22 +14,6 @@ namespace {
 std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
-}
-
-// Levenshtein distance.
-std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
-    }
-  }
-  return row[b.size()];
 }
 
 }  // namespace
@@ -39,7 +24,7 @@ std::string suggest_names(const std::string& name, const std::vector<std::string
   for (const std::string& candidate : known) {
     const std::string text = lower(candidate);
     const bool contained = wanted.size() >= 3 && text.find(wanted) != std::string::npos;
-    const std::size_t distance = contained ? 0 : edit_distance(wanted, text);
+    const std::size_t distance = contained ? 0 : oracle::yaml::edit_distance(wanted, text);
     if (distance <= std::max<std::size_t>(2, wanted.size() / 3)) near.emplace_back(distance, candidate);
   }
   if (near.empty()) return fmt::format("allowed are {}", fmt::join(known, ", "));

@@ -12,6 +12,8 @@ bool starts_character(char c) {
   return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u;
 }
 
+}  // namespace
+
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -26,8 +28,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   }
   return row[b.size()];
 }
-
-}  // namespace
 
 std::string shown(std::string_view text) {
   static constexpr char kHex[] = "0123456789abcdef";

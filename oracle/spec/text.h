@@ -1,6 +1,7 @@
 // Words for messages: quoting, joining, and the nearest known name.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,9 @@ namespace samebits::oracle::yaml {
 std::string shown(std::string_view text);
 
 std::string join(const std::vector<std::string>& words, std::string_view separator);
+
+// Levenshtein distance in bytes.
+std::size_t edit_distance(std::string_view a, std::string_view b);
 
 // The candidate with the least edit distance to `word`, or "" when none is close enough to be a likely misspelling.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
