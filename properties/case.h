@@ -56,14 +56,41 @@ enum class LogitsFamily {
   kSignedZero,  // +0 and -0
 };
 
-enum class TensorId { kHiddenStates, kGateWeight, kLinearBias, kSelectionBias, kRouterLogits };
+// Input scale vector, per-expert scale and global scale.
+enum class ScaleFamily {
+  kUnit,          // 1
+  kNormal,        // 1 + N(0, 1) / 4: a negative one is rare, but there are some
+  kWideExponent,  // N(0, 1) * 2^n, n uniform in -20 .. 20
+};
+enum class TokenFamily {
+  kUniform,  // 0 .. vocab_size - 1
+  kEdges,    // one in four of them: 0, vocab_size - 1, vocab_size, -1, the greatest and the least int32
+};
+enum class RowClassFamily {
+  kAbsent,  // the tensor is not given: every row is of class 0
+  kMixed,   // uniform over the bias variants
+  kEdges,   // one in four of them: -1, the number of classes, the greatest and the least int32
+};
+
+enum class TensorId {
+  kHiddenStates,
+  kGateWeight,
+  kLinearBias,
+  kSelectionBias,
+  kRouterLogits,
+  kInputScaleVector,
+  kPerExpertScale,
+  kGlobalScale,
+  kTokenIds,
+  kRowClass,
+};
 
 // One value written after generation: NaN, Inf, -0, a subnormal, a neighbour. Later plants overwrite earlier ones.
 struct Plant {
   TensorId tensor;
-  std::int64_t row;     // token; expert of the gate weight; 0 for a bias; -1: every row
-  std::int64_t column;  // hidden column; expert of a bias and of logits; -1: every column
-  std::uint32_t bits;   // fp32 bits; a bf16 tensor takes the upper 16
+  std::int64_t row;     // token; expert of the gate weight; class of the selection bias; else 0; -1: every row
+  std::int64_t column;  // hidden column; expert of a bias, a scale and of logits; else 0; -1: every column
+  std::uint32_t bits;   // fp32 bits; a bf16 tensor takes the upper 16; token ids and row classes: an int32
   bool operator==(const Plant&) const = default;
 };
 
@@ -79,6 +106,9 @@ struct CaseDescription {
   std::int64_t top_k = 1;
   std::int64_t n_group = 1;
   std::int64_t topk_group = 1;
+  std::int64_t zero_experts = 0;
+  std::int64_t shared_in_gate = 0;
+  std::int64_t vocab_size = 0;  // rows of the hash table; 0 exactly when the spec selects by another method
   std::optional<std::int32_t> num_valid_rows;
 
   std::uint64_t data_key = 0;
@@ -92,10 +122,15 @@ struct CaseDescription {
   LogitsFamily logits = LogitsFamily::kNormal;
   float logits_offset = 0.0f;
   float logits_spread = 1.0f;
+  ScaleFamily scales = ScaleFamily::kNormal;
+  TokenFamily tokens = TokenFamily::kUniform;
+  bool token_ids_int32 = false;
+  RowClassFamily row_classes = RowClassFamily::kMixed;
   std::vector<Plant> plants;  // positions refer to the generated tensors, before any selection below
 
-  // Sub-tensors of the generated ones, for shrinking: empty means all. num_tokens, num_experts and hidden_size are the
-  // sizes after selection.
+  // Sub-tensors of the generated ones, for shrinking: empty means all. The sizes above are those after selection.
+  // keep_experts holds rows of the generated gate: routed experts, then zero experts, then shared ones, each ascending;
+  // the counts above say how many there are of each. The generated hash table is reduced by vocab_size alone.
   std::vector<std::int64_t> keep_rows, keep_experts, keep_columns;
   std::int64_t generated_hidden_size = 0;  // H before the selection of columns; 0: hidden_size
 
@@ -111,8 +146,9 @@ struct Case {
   CaseDescription description;
 };
 
-// The spec with hidden_size (from logits: unchanged), num_experts, top_k and groups of the description. One group is no
-// group: group_score and group_mask become none.
+// The spec with hidden_size (from logits: unchanged), num_experts, top_k, groups, zero experts, shared experts in the
+// gate and vocab_size of the description. One group is no group: group_score and group_mask become none. Without zero
+// experts zero_type becomes none, without shared experts in the gate shared_mode is no longer in_gate.
 oracle::RouterSpec apply_shape(const oracle::RouterSpec& spec, const CaseDescription& description);
 
 // All tensors of the case. Throws std::invalid_argument when the description contradicts itself or the spec.

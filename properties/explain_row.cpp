@@ -113,7 +113,7 @@ constexpr Mistake kMistakes[] = {
        const bool possible = has_groups(s.spec) && s.spec.score.func == oracle::ScoreFunc::kSoftmax &&
                              s.spec.selection.group_mask == oracle::GroupMask::kNegInf;
        if (!possible) return false;
-       const Answer answer = oracle::route_row(s.spec, std::span<const float>(s.logits), s.bias);
+       const Answer answer = oracle::route_row(s.spec, std::span<const float>(s.logits), {.selection_bias = s.bias});
        for (std::size_t e = 0; e < s.logits.size(); ++e) {
          if (answer.excluded[e] != 0) s.logits[e] = -std::numeric_limits<float>::infinity();
        }
@@ -254,7 +254,7 @@ constexpr Mistake kMistakes[] = {
 
 // The answer with ties to the higher id, within a group and across the cut; groups stay as the contract ranks them.
 Answer with_ties_to_the_higher_id(const Setup& setup) {
-  Answer answer = oracle::route_row(setup.spec, std::span<const float>(setup.logits), setup.bias);
+  Answer answer = oracle::route_row(setup.spec, std::span<const float>(setup.logits), {.selection_bias = setup.bias});
   const auto value = [](const auto& values, std::int32_t id) { return values[static_cast<std::size_t>(id)]; };
   std::vector<std::int32_t> ids(answer.keys.size());
   std::iota(ids.begin(), ids.end(), 0);
@@ -315,7 +315,7 @@ std::vector<Alternative> alternatives(const RouterSpec& spec, std::span<const fl
   for (const Mistake& mistake : kMistakes) {
     Setup setup = contract;
     if (!mistake.make(setup)) continue;
-    result.push_back({mistake.text, oracle::route_row(setup.spec, std::span<const float>(setup.logits), setup.bias)});
+    result.push_back({mistake.text, oracle::route_row(setup.spec, std::span<const float>(setup.logits), {.selection_bias = setup.bias})});
   }
   return result;
 }

@@ -47,7 +47,7 @@ OracleAnswers::OracleAnswers(const Case& c, const oracle::RouterInputs& inputs, 
     : c_(c), inputs_(inputs), num_rows_(num_rows), claims_(claims) {}
 
 std::span<const float> OracleAnswers::logits(std::int64_t row) {
-  const auto width = static_cast<std::size_t>(inputs_.num_experts);
+  const auto width = static_cast<std::size_t>(inputs_.gate_rows);
   if (!inputs_.from_logits() && !logits_) {
     std::vector<std::int64_t> rows(static_cast<std::size_t>(num_rows_));
     std::iota(rows.begin(), rows.end(), std::int64_t{0});
@@ -62,7 +62,7 @@ const oracle::RowAnswer<float>& OracleAnswers::row(std::int64_t row) {
     logits(0);  // computed before the threads start
     rows_.resize(static_cast<std::size_t>(num_rows_));
     for_each_row(num_rows_, [this](std::int64_t r) {
-      rows_[static_cast<std::size_t>(r)] = oracle::route_row(c_.spec, logits(r), inputs_.selection_bias);
+      rows_[static_cast<std::size_t>(r)] = oracle::route_row(c_.spec, logits(r), oracle::row_constants(c_.spec, inputs_, r));
     });
   }
   return rows_[static_cast<std::size_t>(row)];

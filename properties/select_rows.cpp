@@ -43,7 +43,7 @@ oracle::RouterInputs select_rows(const oracle::RouterInputs& inputs, const RunRe
   selected.router_logits.clear();
 
   const bool from_logits = inputs.from_logits();
-  const auto width = static_cast<std::size_t>(from_logits ? inputs.num_experts : inputs.hidden_size);
+  const auto width = static_cast<std::size_t>(from_logits ? inputs.gate_rows : inputs.hidden_size);
   if (from_logits) {
     selected.router_logits.resize(request.rows.size() * width);
   } else {

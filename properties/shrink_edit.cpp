@@ -32,10 +32,10 @@ std::vector<T> part(const std::vector<T>& matrix, std::int64_t width, const Posi
 
 oracle::RouterInputs part(const oracle::RouterInputs& in, const Positions& rows, const Positions& experts,
                           const Positions& columns) {
-  const std::int64_t E = in.num_experts, H = in.hidden_size;
+  const std::int64_t E = in.gate_rows, H = in.hidden_size;
   oracle::RouterInputs out;
   out.num_tokens = static_cast<std::int64_t>(rows.size());
-  out.num_experts = static_cast<std::int64_t>(experts.size());
+  out.gate_rows = static_cast<std::int64_t>(experts.size());
   out.hidden_size = static_cast<std::int64_t>(columns.size());
   out.hidden_states = part(in.hidden_states, H, rows, columns);
   out.gate_weight_bf16 = part(in.gate_weight_bf16, H, experts, columns);

@@ -107,7 +107,7 @@ samebits_router_spec to_abi(const RouterSpec& spec) {
   abi.linear_bias_dtype = abi_value(kBiasTypes, spec.gate.linear_bias, "gate.linear_bias");
   abi.input_norm = abi_value(kInputNorms, spec.gate.input_norm, "gate.input_norm");
   abi.input_scale_vector = spec.gate.input_scale_vector ? 1 : 0;
-  abi.input_scale_rsqrt_hidden_size = spec.gate.input_scale_rsqrt_hidden_size ? 1 : 0;
+  abi.input_scale_rsqrt_hidden_size = static_cast<std::int32_t>(spec.gate.input_scale_kind);
   abi.input_norm_eps = optional_value(spec.gate.input_norm_eps);
   abi.input_scale = static_cast<float>(spec.gate.input_scale);
   abi.temperature = static_cast<float>(spec.logits.temperature);
@@ -156,7 +156,7 @@ RouterSpec from_abi(const samebits_router_spec& abi) {
   spec.gate.linear_bias = our_value(kBiasTypes, abi.linear_bias_dtype, "linear_bias_dtype");
   spec.gate.input_norm = our_value(kInputNorms, abi.input_norm, "input_norm");
   spec.gate.input_scale_vector = abi.input_scale_vector != 0;
-  spec.gate.input_scale_rsqrt_hidden_size = abi.input_scale_rsqrt_hidden_size != 0;
+  spec.gate.input_scale_kind = static_cast<oracle::InputScale>(abi.input_scale_rsqrt_hidden_size);
   spec.gate.input_norm_eps = real(abi.input_norm_eps);
   spec.gate.input_scale = abi.input_scale;
   spec.logits.temperature = abi.temperature;

@@ -165,9 +165,9 @@ std::string LocalRouter::failure_text(Call function, samebits_status status) con
 }
 
 std::optional<RunResult> LocalRouter::begin_case(const samebits_router_spec& spec, const RouterInputs& inputs) {
-  if (inputs.num_experts != spec.num_experts) {
+  if (inputs.gate_rows != spec.num_experts) {
     throw std::invalid_argument(
-        fmt::format("inputs of {} experts for a spec of {}", inputs.num_experts, spec.num_experts));
+        fmt::format("inputs of {} experts for a spec of {}", inputs.gate_rows, spec.num_experts));
   }
   spec_ = spec;
   inputs_ = &inputs;

@@ -127,7 +127,7 @@ class WireReader {
 
 template <class Archive>
 void fields(Archive& archive, oracle::RouterInputs& x) {
-  archive(x.num_tokens, x.hidden_size, x.num_experts, x.hidden_states, x.gate_weight_bf16, x.gate_weight_fp32,
+  archive(x.num_tokens, x.hidden_size, x.gate_rows, x.hidden_states, x.gate_weight_bf16, x.gate_weight_fp32,
           x.linear_bias, x.selection_bias, x.router_logits, x.num_valid_rows);
 }
 

@@ -56,8 +56,8 @@ Judged print_verdicts(const CaseFile& file, const BackendChoice& choice) {
 ExplainedRow route(const properties::Case& c, const oracle::RouterInputs& inputs, std::int64_t r) {
   ExplainedRow row{c.spec, inputs, {}, {}, {}};
   if (inputs.from_logits()) {
-    const auto begin = inputs.router_logits.begin() + r * inputs.num_experts;
-    row.logits.assign(begin, begin + inputs.num_experts);
+    const auto begin = inputs.router_logits.begin() + r * inputs.gate_rows;
+    row.logits.assign(begin, begin + inputs.gate_rows);
   } else {
     const std::int64_t rows[] = {r};
     row.logits = oracle::tc256_logits(c.spec, inputs, rows);
@@ -67,7 +67,7 @@ ExplainedRow route(const properties::Case& c, const oracle::RouterInputs& inputs
       row.unrounded_logits = oracle::tc256_logits(unrounded, inputs, rows);
     }
   }
-  row.answer = oracle::route_row(c.spec, std::span<const float>(row.logits), inputs.selection_bias);
+  row.answer = oracle::route_row(c.spec, std::span<const float>(row.logits), oracle::row_constants(c.spec, inputs, r));
   return row;
 }
 

@@ -184,7 +184,7 @@ void print_alternatives(const ExplainedRow& row, const ObservedRow* observed, bo
   if (observed != nullptr && !observed->logits.empty() && !same_bits(observed->logits, contract.logits)) {
     const std::span<const float> theirs(observed->logits);
     known.push_back(
-        {"the right steps on the router's own logits", oracle::route_row(row.spec, theirs, row.inputs.selection_bias)});
+        {"the right steps on the router's own logits", oracle::route_row(row.spec, theirs, {.selection_bias = row.inputs.selection_bias})});
   }
   std::vector<std::string> reproducing, changing;
   std::vector<const char*> rounding, unchanged;

@@ -237,7 +237,7 @@ CaseDescription description_from_yaml(const YamlMapping& mapping, const oracle::
     }
     d.num_tokens = data->num_tokens;
     d.hidden_size = data->hidden_size;
-    d.num_experts = data->num_experts;
+    d.num_experts = data->gate_rows;
   }
   d.top_k = spec.shape.top_k.value_or(1);
   d.n_group = spec.selection.n_group;
@@ -279,7 +279,7 @@ CaseDescription description_from_yaml(const YamlMapping& mapping, const oracle::
     };
     check_size("num_tokens", d.num_tokens, data->num_tokens);
     check_size("hidden_size", d.hidden_size, data->hidden_size);
-    check_size("num_experts", d.num_experts, data->num_experts);
+    check_size("num_experts", d.num_experts, data->gate_rows);
     data->num_valid_rows = d.num_valid_rows;
     d.data = std::move(data);
   }

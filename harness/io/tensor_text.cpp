@@ -81,7 +81,7 @@ std::int64_t num_elements(const SafeTensor& tensor) {
 
 std::vector<std::pair<std::string, SafeTensor>> to_tensors(const oracle::RouterInputs& inputs) {
   std::vector<std::pair<std::string, SafeTensor>> tensors;
-  const std::int64_t rows = inputs.num_tokens, columns = inputs.hidden_size, experts = inputs.num_experts;
+  const std::int64_t rows = inputs.num_tokens, columns = inputs.hidden_size, experts = inputs.gate_rows;
   if (inputs.from_logits()) {
     tensors.emplace_back("router_logits", pack("F32", {rows, experts}, inputs.router_logits));
   } else {
@@ -108,7 +108,7 @@ oracle::RouterInputs from_tensors(const std::map<std::string, SafeTensor>& tenso
   if (logits != nullptr) {
     require("router_logits", *logits, {"F32"}, 2);
     inputs.num_tokens = logits->shape[0];
-    inputs.num_experts = logits->shape[1];
+    inputs.gate_rows = logits->shape[1];
     unpack(*logits, inputs.router_logits);
   } else {
     if (hidden == nullptr || weight == nullptr) {
@@ -118,20 +118,20 @@ oracle::RouterInputs from_tensors(const std::map<std::string, SafeTensor>& tenso
     require("gate_weight", *weight, {"BF16", "F32"}, 2);
     inputs.num_tokens = hidden->shape[0];
     inputs.hidden_size = hidden->shape[1];
-    inputs.num_experts = weight->shape[0];
+    inputs.gate_rows = weight->shape[0];
     require_size("gate_weight", "hidden_size", weight->shape[1], inputs.hidden_size);
     if (inputs.hidden_size < 1) throw std::invalid_argument("hidden_states: hidden_size is 0; allowed: 1 or more");
     unpack(*hidden, inputs.hidden_states);
     if (weight->dtype == "BF16") unpack(*weight, inputs.gate_weight_bf16);
     if (weight->dtype == "F32") unpack(*weight, inputs.gate_weight_fp32);
   }
-  if (inputs.num_experts < 1) throw std::invalid_argument("num_experts is 0; allowed: 1 or more");
+  if (inputs.gate_rows < 1) throw std::invalid_argument("num_experts is 0; allowed: 1 or more");
   for (const auto& [name, bias] :
        {std::pair{"linear_bias", &inputs.linear_bias}, std::pair{"selection_bias", &inputs.selection_bias}}) {
     const SafeTensor* tensor = find(tensors, name);
     if (tensor == nullptr) continue;
     require(name, *tensor, {"F32"}, 1);
-    require_size(name, "num_experts", tensor->shape[0], inputs.num_experts);
+    require_size(name, "num_experts", tensor->shape[0], inputs.gate_rows);
     unpack(*tensor, *bias);
   }
   return inputs;

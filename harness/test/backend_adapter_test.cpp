@@ -28,7 +28,7 @@ RouterSpec unusual_spec() {
   spec.gate.input_norm_eps = 0.25;
   spec.gate.input_scale_vector = true;
   spec.gate.input_scale = 0.5;
-  spec.gate.input_scale_rsqrt_hidden_size = true;
+  spec.gate.input_scale_kind = oracle::InputScale::kRsqrtHiddenSize;
   spec.logits.temperature = 2.0;
   spec.logits.softcap = 30.0;
   spec.score.func = ScoreFunc::kSigmoid;

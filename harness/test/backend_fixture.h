@@ -43,7 +43,7 @@ inline SmallCase small_case(std::int64_t num_tokens = 4) {
   oracle::RouterInputs& inputs = small.inputs;
   inputs.num_tokens = num_tokens;
   inputs.hidden_size = 16;
-  inputs.num_experts = 8;
+  inputs.gate_rows = 8;
   const auto bf16 = [](int value) {
     return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(value)) >> 16);
   };

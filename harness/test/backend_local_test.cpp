@@ -221,7 +221,7 @@ SmallCase one_hot_case() {
   spec.weights.routed_scaling_factor = 2.0;
   small.inputs.num_tokens = 2;
   small.inputs.hidden_size = 2;
-  small.inputs.num_experts = 4;
+  small.inputs.gate_rows = 4;
   constexpr std::uint16_t kOne = 0x3f80, kTwo = 0x4000, kMinusOne = 0xbf80, kMinusTwo = 0xc000;
   small.inputs.hidden_states = {kOne, 0, 0, kOne};
   small.inputs.gate_weight_bf16 = {0, kMinusOne, kTwo, 0, kOne, 0, kTwo, kMinusTwo};

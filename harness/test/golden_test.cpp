@@ -95,7 +95,7 @@ std::vector<RecordedRouter> read_recorded_routers() {
     const YAML::Node tensors = node["tensors"];
     const RouterSpec spec = router.spec();
     router.inputs.hidden_size = oracle::hidden_size(spec);
-    router.inputs.num_experts = oracle::num_experts(spec);
+    router.inputs.gate_rows = oracle::num_experts(spec);
     router.inputs.num_tokens = index["rows"].as<std::int64_t>();
     router.inputs.hidden_states = values<std::uint16_t>(file, tensors["hidden_states"], "BF16");
     router.inputs.gate_weight_fp32 = values<float>(file, tensors["gate_weight"], "F32");
@@ -110,7 +110,8 @@ std::vector<RecordedRouter> read_recorded_routers() {
 RowAnswer<double> route(const RouterSpec& spec, const RecordedRouter& router, const std::vector<double>& logits) {
   const bool biased = spec.selection.bias != oracle::BiasType::kNone;
   return oracle::route_row(spec, std::span<const double>(logits),
-                           biased ? std::span<const float>(router.inputs.selection_bias) : std::span<const float>());
+                           {.selection_bias = biased ? std::span<const float>(router.inputs.selection_bias)
+                                                     : std::span<const float>()});
 }
 
 struct KeyBounds {

@@ -46,7 +46,7 @@ bool same_bits(float a, float b) {
 void expect_same_inputs(const oracle::RouterInputs& a, const oracle::RouterInputs& b) {
   EXPECT_EQ(a.num_tokens, b.num_tokens);
   EXPECT_EQ(a.hidden_size, b.hidden_size);
-  EXPECT_EQ(a.num_experts, b.num_experts);
+  EXPECT_EQ(a.gate_rows, b.gate_rows);
   EXPECT_EQ(a.num_valid_rows, b.num_valid_rows);
   EXPECT_TRUE(same_bits(a.hidden_states, b.hidden_states));
   EXPECT_TRUE(same_bits(a.gate_weight_bf16, b.gate_weight_bf16));
@@ -137,7 +137,7 @@ TEST(CaseFile, TensorsOfAnySizeReadBackToTheBit) {
     d.top_k = 1;
     oracle::RouterInputs data;
     data.num_tokens = d.num_tokens;
-    data.num_experts = d.num_experts;
+    data.gate_rows = d.num_experts;
     const auto pattern = [&] { return static_cast<std::uint32_t>(random() % 3 == 0 ? random() : 0); };
     const auto fp32 = [&](std::vector<float>& values, std::int64_t size) {
       for (std::int64_t i = 0; i < size; ++i) values.push_back(std::bit_cast<float>(pattern()));
@@ -393,7 +393,7 @@ TEST(CaseFile, TheTensorFileMayNotLie) {
   file.c.description.top_k = 2;
   oracle::RouterInputs data;
   data.num_tokens = 20;
-  data.num_experts = 8;
+  data.gate_rows = 8;
   data.router_logits.assign(160, 1.0f);
   data.selection_bias.assign(8, 0.0f);
   file.c.description.data = data;

@@ -71,10 +71,10 @@ RouterOutputs run_oracle(const Case& c) {
   const std::vector<float> logits =
       inputs.from_logits() ? inputs.router_logits : oracle::tc256_logits(c.spec, inputs, rows);
   for (const std::int64_t row : rows) {
-    const auto row_logits = std::span(logits).subspan(static_cast<std::size_t>(row * inputs.num_experts),
-                                                      static_cast<std::size_t>(inputs.num_experts));
+    const auto row_logits = std::span(logits).subspan(static_cast<std::size_t>(row * inputs.gate_rows),
+                                                      static_cast<std::size_t>(inputs.gate_rows));
     const oracle::RowAnswer<float> answer =
-        oracle::route_row(c.spec, row_logits, std::span<const float>(inputs.selection_bias));
+        oracle::route_row(c.spec, row_logits, {.selection_bias = inputs.selection_bias});
     std::copy(answer.ids.begin(), answer.ids.end(), outputs.topk_ids.begin() + row * outputs.top_k);
     std::copy(answer.weights.begin(), answer.weights.end(), outputs.topk_weights.begin() + row * outputs.top_k);
   }

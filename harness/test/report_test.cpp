@@ -66,7 +66,7 @@ Failure failure_of(const std::string& law) {
   d.num_experts = 2;
   oracle::RouterInputs data;
   data.num_tokens = 1;
-  data.num_experts = 2;
+  data.gate_rows = 2;
   data.router_logits = {1.5f, 0.0f};
   d.data = data;
   return failure;

@@ -1,6 +1,6 @@
-// exp, sigmoid, softplus and sqrt(softplus) in operations that are correctly rounded everywhere: + - * / fma sqrt and
-// integers. Their order and the coefficients are the contract; a change of either changes bits. No include guard on
-// purpose: one inclusion per file and instruction set, nothing with external linkage.
+// exp, sigmoid, softplus, sqrt(softplus), tanh, log, log1p and rsqrt in operations that are correctly rounded
+// everywhere: + - * / fma sqrt and integers. Their order and the coefficients are the contract; a change of either
+// changes bits. No include guard on purpose: one inclusion per file and instruction set, nothing with external linkage.
 //
 // exp: x = n ln 2 + r with a two-part ln 2 (Cody and Waite), a polynomial of degree 5 in the tail, and the result kept
 // as an unevaluated sum high + low that the other functions use. Largest errors over all inputs, in ulp of a normal
@@ -105,15 +105,15 @@ float sigmoid(float x) {
   return fma_rn(remainder, inverse, quotient);
 }
 
-// log(1 + e^x) = max(x, 0) + 2 atanh(w), w = e / (2 + e), e = e^-|x|.
-float softplus(float x) {
-  if (x != x) return nan_result();
-  const ExpOfMinusMagnitude e = exp_of_minus_magnitude(x);
-  if (e.z < -40.0f) return x > 0.0f ? x : scale_by_power(e.unscaled.high, e.unscaled.exponent);
-  const float sum = 2.0f + e.high;
-  const float sum_low = (e.high - (sum - 2.0f)) + e.low;
-  const float w = e.high / sum;
-  const float remainder = fma_rn(-w, sum, e.high) + fma_rn(-w, sum_low, e.low);
+// log(1 + f) for f in [-0.3, 0.42] or of the form e^-|x|, f given in two parts, as 2 atanh(f / (2 + f)) in two parts.
+struct TwoParts {
+  float high, low;
+};
+inline TwoParts log1p_parts(float f, float f_low) {
+  const float sum = 2.0f + f;
+  const float sum_low = (f - (sum - 2.0f)) + f_low;
+  const float w = f / sum;
+  const float remainder = fma_rn(-w, sum, f) + fma_rn(-w, sum_low, f_low);
   const float w_low = remainder * fma_rn(w, -0.5f, 0.5f);
   const float w2 = w * w;
   float p = 0x1.dbbb3ap-4f;
@@ -121,18 +121,88 @@ float softplus(float x) {
   p = fma_rn(p, w2, 0x1.24c94cp-3f);
   p = fma_rn(p, w2, 0x1.9998d4p-3f);
   p = fma_rn(p, w2, 0x1.555556p-2f);
-  const float log_high = 2.0f * w;
-  const float log_low = 2.0f * fma_rn(w * w2, p, w_low);
-  const float base = x > 0.0f ? x : 0.0f;
-  const float total = base + log_high;  // TwoSum
-  const float log_part = total - base;
-  const float error = (base - (total - log_part)) + (log_high - log_part);
-  return total + (error + log_low);
+  return {2.0f * w, 2.0f * fma_rn(w * w2, p, w_low)};
+}
+
+// a + b as a rounded sum and its exact error (TwoSum).
+inline TwoParts two_sum(float a, float b) {
+  const float sum = a + b;
+  const float b_part = sum - a;
+  return {sum, (a - (sum - b_part)) + (b - b_part)};
+}
+
+// log(1 + e^x) = max(x, 0) + log(1 + e^-|x|).
+float softplus(float x) {
+  if (x != x) return nan_result();
+  const ExpOfMinusMagnitude e = exp_of_minus_magnitude(x);
+  if (e.z < -40.0f) return x > 0.0f ? x : scale_by_power(e.unscaled.high, e.unscaled.exponent);
+  const TwoParts log_part = log1p_parts(e.high, e.low);
+  const TwoParts total = two_sum(x > 0.0f ? x : 0.0f, log_part.high);
+  return total.high + (total.low + log_part.low);
 }
 
 float sqrt_softplus(float x) {
   if (x < -40.0f) return exp(0.5f * x);  // softplus is e^x there; its root needs no subnormal
   return __builtin_sqrtf(softplus(x));   // a NaN passes with its bits: see the caller
+}
+
+// (1 - e^-2|x|) / (1 + e^-2|x|), or an odd polynomial near 0, where the difference would cancel.
+float tanh(float x) {
+  if (x != x) return nan_result();
+  const std::uint32_t sign = to_bits(x) & 0x80000000u;
+  const float magnitude = from_bits(to_bits(x) ^ sign);
+  float y;
+  if (magnitude < 0.5f) {
+    const float x2 = magnitude * magnitude;
+    float p = -0x1.b40c68p-8f;
+    p = fma_rn(p, x2, 0x1.5d01d2p-6f);
+    p = fma_rn(p, x2, -0x1.b98c6ep-5f);
+    p = fma_rn(p, x2, 0x1.110f2ap-3f);
+    p = fma_rn(p, x2, -0x1.555552p-2f);
+    y = fma_rn(magnitude * x2, p, magnitude);
+  } else {
+    const ExpOfMinusMagnitude e = exp_of_minus_magnitude(2.0f * magnitude);
+    const float difference = 1.0f - e.high;
+    const float difference_low = ((1.0f - difference) - e.high) - e.low;
+    const float sum = 1.0f + e.high;
+    const float sum_low = (e.high - (sum - 1.0f)) + e.low;
+    const float quotient = difference / sum;
+    const float remainder = fma_rn(-quotient, sum, difference) + fma_rn(-quotient, sum_low, difference_low);
+    y = fma_rn(remainder, fma_rn(0.5f, quotient, 0.5f), quotient);  // 1 / (1 + e) is (1 + quotient) / 2
+  }
+  return from_bits(to_bits(y) | sign);
+}
+
+// log(x + x_low) + extra * ln 2 for a positive normal x, which is split as 2^n m with m in [1/sqrt 2, sqrt 2).
+inline float log_of_normal(float x, float x_low, int extra) {
+  constexpr std::uint32_t kRootHalf = 0x3f3504f3u;
+  const std::int32_t offset = static_cast<std::int32_t>(to_bits(x) - kRootHalf);
+  const int n = offset >> 23;
+  const float m = from_bits((static_cast<std::uint32_t>(offset) & 0x7fffffu) + kRootHalf);
+  const TwoParts log_m = log1p_parts(m - 1.0f, x_low * power_of_two(n > 126 ? -126 : -n));
+  const float exponent = static_cast<float>(n + extra);
+  const TwoParts total = two_sum(exponent * 0x1.62e400p-1f, log_m.high);  // the product is exact
+  return total.high + (total.low + fma_rn(exponent, 0x1.7f7d1cp-20f, log_m.low));
+}
+
+float log(float x) {
+  if (!(x >= 0.0f)) return nan_result();
+  if (x == 0.0f) return -__builtin_inff();
+  if (x == __builtin_inff()) return x;
+  if (x < 0x1p-126f) return log_of_normal(x * 0x1p24f, 0.0f, -24);
+  return log_of_normal(x, 0.0f, 0);
+}
+
+float log1p(float x) {
+  if (!(x >= -1.0f)) return nan_result();
+  if (x == -1.0f) return -__builtin_inff();
+  if (x == __builtin_inff() || (x < 0x1p-25f && x > -0x1p-25f)) return x;
+  const TwoParts sum = two_sum(1.0f, x);
+  return log_of_normal(sum.high, sum.low, 0);
+}
+
+float rsqrt(float x) {
+  return 1.0f / __builtin_sqrtf(x);  // a NaN passes with its bits: see the caller
 }
 
 }  // namespace

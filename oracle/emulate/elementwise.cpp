@@ -28,6 +28,18 @@ float softplus(float x) {
 float sqrt_softplus(float x) {
   return one_nan(functions().sqrt_softplus(x));
 }
+float tanh(float x) {
+  return functions().tanh(x);
+}
+float log(float x) {
+  return functions().log(x);
+}
+float log1p(float x) {
+  return functions().log1p(x);
+}
+float rsqrt(float x) {
+  return one_nan(functions().rsqrt(x));
+}
 
 float sum32(std::span<const float> values) {
   constexpr std::size_t kLanes = 32;

@@ -9,6 +9,10 @@ struct Functions {
   float (*sigmoid)(float);
   float (*softplus)(float);
   float (*sqrt_softplus)(float);
+  float (*tanh)(float);
+  float (*log)(float);
+  float (*log1p)(float);
+  float (*rsqrt)(float);
 };
 extern const Functions portable;
 extern const Functions hardware_fma;  // needs FMA3

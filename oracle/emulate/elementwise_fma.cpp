@@ -5,7 +5,7 @@
 
 namespace samebits::oracle::elementwise {
 
-const Functions hardware_fma = {exp, sigmoid, softplus, sqrt_softplus};
+const Functions hardware_fma = {exp, sigmoid, softplus, sqrt_softplus, tanh, log, log1p, rsqrt};
 
 }  // namespace samebits::oracle::elementwise
 

@@ -28,8 +28,8 @@ std::int16_t chain_exponent(std::uint16_t bits) {
 PackedGateWeight::PackedGateWeight(const RouterInputs& inputs)
     : hidden_size_(inputs.hidden_size),
       padded_hidden_size_((inputs.hidden_size + 15) / 16 * 16),
-      num_experts_(inputs.num_experts),
-      num_groups_((inputs.num_experts + fast_chain::kColumns - 1) / fast_chain::kColumns) {
+      num_experts_(inputs.gate_rows),
+      num_groups_((inputs.gate_rows + fast_chain::kColumns - 1) / fast_chain::kColumns) {
   const bool fp32 = !inputs.gate_weight_fp32.empty();
   const std::size_t elements = static_cast<std::size_t>(num_experts_ * hidden_size_);
   if ((fp32 ? inputs.gate_weight_fp32.size() : inputs.gate_weight_bf16.size()) != elements) {

@@ -35,14 +35,18 @@ inline constexpr std::int64_t kChunk = 256;  // products of one chain of the con
 // The gate weight of a case in the form that the fast emulation reads: packed once, used for many rows.
 class PackedGateWeight;  // emulate/gate_weight.h
 std::vector<float> tc256_logits(const RouterSpec& spec, const RouterInputs& inputs,
-                                std::span<const std::int64_t> rows);  // [rows, E] finished logits, threads over rows
+                                std::span<const std::int64_t> rows);  // [rows, G] finished logits, threads over rows
 
-// Elementwise functions of the contract (numerics: exp, sigmoid, softplus, sqrt(softplus)).
+// Elementwise functions of the contract. All return the one NaN.
 namespace tc256 {
 float exp(float x);
 float sigmoid(float x);
 float softplus(float x);
 float sqrt_softplus(float x);
+float tanh(float x);
+float log(float x);    // log(+-0) = -Inf, below 0 NaN
+float log1p(float x);  // log1p(-1) = -Inf, below -1 NaN, log1p(-0) = -0
+float rsqrt(float x);  // fdiv(1, fsqrt(x))
 // Sum over many terms: 32 interleaved left folds, then five exchanges (16, 8, 4, 2, 1).
 float sum32(std::span<const float> values);
 }  // namespace tc256

@@ -113,15 +113,14 @@ void logits_of_rows(const RouterSpec& spec, const RouterInputs& inputs, const Pa
 std::vector<float> given_logits(const RouterInputs& inputs, std::span<const std::int64_t> rows) {
   std::vector<float> logits;
   for (const std::int64_t row : rows) {
-    const auto first = inputs.router_logits.begin() + row * inputs.num_experts;
-    std::transform(first, first + inputs.num_experts, std::back_inserter(logits), one_nan);
+    const auto first = inputs.router_logits.begin() + row * inputs.gate_rows;
+    std::transform(first, first + inputs.gate_rows, std::back_inserter(logits), one_nan);
   }
   return logits;
 }
 
 void require_covered(const RouterSpec& spec) {
-  if (spec.logits.softcap || spec.gate.input_norm != InputNorm::kNone || spec.gate.input_scale_vector ||
-      spec.gate.input_scale != 1.0 || spec.gate.input_scale_rsqrt_hidden_size) {
+  if (spec.logits.softcap || prepares_input(spec)) {
     throw std::invalid_argument("tc256: softcap, input norm and input scale have no defined bits yet");
   }
 }

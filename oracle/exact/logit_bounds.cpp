@@ -179,7 +179,7 @@ bool stays_finite(std::span<const double> x, std::span<const std::vector<double>
 }  // namespace
 
 LogitBounds logit_bounds(const RouterSpec& spec, const RouterInputs& inputs, std::int64_t row, Arithmetic arithmetic) {
-  const std::size_t experts = static_cast<std::size_t>(inputs.num_experts);
+  const std::size_t experts = static_cast<std::size_t>(inputs.gate_rows);
   LogitBounds bounds;
   const auto push = [&](Interval interval) {
     bounds.lower.push_back(interval.lower);

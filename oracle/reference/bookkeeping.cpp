@@ -8,13 +8,12 @@
 namespace samebits::oracle {
 namespace {
 
-// slots[e]: the slots of expert e, ascending. Ids outside [0, num_experts) (padding: -1) belong to nobody.
-std::vector<std::vector<std::int32_t>> slots_by_expert(std::span<const std::int64_t> topk_ids,
-                                                       std::int64_t num_experts) {
-  std::vector<std::vector<std::int32_t>> slots(static_cast<std::size_t>(num_experts));
+// slots[e]: the slots of expert e, ascending. Ids outside [0, num_ids) (padding: -1) belong to nobody.
+std::vector<std::vector<std::int32_t>> slots_by_expert(std::span<const std::int64_t> topk_ids, std::int64_t num_ids) {
+  std::vector<std::vector<std::int32_t>> slots(static_cast<std::size_t>(num_ids));
   for (std::size_t slot = 0; slot < topk_ids.size(); ++slot) {
     const std::int64_t id = topk_ids[slot];
-    if (id >= 0 && id < num_experts) slots[static_cast<std::size_t>(id)].push_back(static_cast<std::int32_t>(slot));
+    if (id >= 0 && id < num_ids) slots[static_cast<std::size_t>(id)].push_back(static_cast<std::int32_t>(slot));
   }
   return slots;
 }
@@ -41,9 +40,9 @@ void fill_blocks(const std::vector<std::vector<std::int32_t>>& slots, std::int64
 }  // namespace
 
 Bookkeeping bookkeeping(std::span<const std::int64_t> topk_ids, std::int64_t num_tokens, std::int64_t top_k,
-                        std::int64_t num_experts, std::int32_t block_size) {
+                        std::int64_t num_ids, std::int32_t block_size) {
   const std::int64_t num_slots = num_tokens * top_k;
-  const auto slots = slots_by_expert(topk_ids.first(static_cast<std::size_t>(num_slots)), num_experts);
+  const auto slots = slots_by_expert(topk_ids.first(static_cast<std::size_t>(num_slots)), num_ids);
   Bookkeeping result;
   result.expert_offsets.push_back(0);
   result.position_of_slot.assign(static_cast<std::size_t>(num_slots), -1);

@@ -8,7 +8,7 @@
 namespace samebits::oracle {
 
 std::vector<double> logits_fp64(const RouterSpec& spec, const RouterInputs& inputs, std::int64_t row) {
-  const std::size_t experts = static_cast<std::size_t>(inputs.num_experts);
+  const std::size_t experts = static_cast<std::size_t>(inputs.gate_rows);
   std::vector<double> logits(experts);
   if (inputs.from_logits()) {
     for (std::size_t e = 0; e < experts; ++e)

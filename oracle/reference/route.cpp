@@ -47,7 +47,8 @@ void sort_by_index(RowAnswer<Real>& answer) {
 }
 
 template <class Real>
-RowAnswer<Real> route(const RouterSpec& spec, std::span<const Real> logits, std::span<const float> selection_bias) {
+RowAnswer<Real> route(const RouterSpec& spec, std::span<const Real> logits, const RowConstants& constants) {
+  const std::span<const float> selection_bias = constants.selection_bias;
   require_covered(spec, logits.size(), selection_bias.size());
   const bool after_topk = spec.score.stage == ScoreStage::kAfterTopk;
   RowAnswer<Real> answer;
@@ -91,14 +92,41 @@ RowAnswer<Real> route(const RouterSpec& spec, std::span<const Real> logits, std:
 
 }  // namespace
 
-RowAnswer<float> route_row(const RouterSpec& spec, std::span<const float> logits,
-                           std::span<const float> selection_bias) {
-  return route<float>(spec, logits, selection_bias);
+RowAnswer<float> route_row(const RouterSpec& spec, std::span<const float> logits, const RowConstants& constants) {
+  return route<float>(spec, logits, constants);
 }
 
-RowAnswer<double> route_row(const RouterSpec& spec, std::span<const double> logits,
-                            std::span<const float> selection_bias) {
-  return route<double>(spec, logits, selection_bias);
+RowAnswer<double> route_row(const RouterSpec& spec, std::span<const double> logits, const RowConstants& constants) {
+  return route<double>(spec, logits, constants);
+}
+
+RowConstants row_constants(const RouterSpec& spec, const RouterInputs& inputs, std::int64_t row) {
+  RowConstants constants;
+  const auto at = static_cast<std::size_t>(row);
+  if (spec.selection.bias != BiasType::kNone) {
+    const auto width = static_cast<std::size_t>(ranked_experts(spec));
+    const std::int64_t row_class = inputs.row_class.empty() ? 0 : inputs.row_class.at(at);
+    const auto classes = static_cast<std::int64_t>(spec.selection.bias_variants.size());
+    constants.routable = row_class >= 0 && row_class < classes;
+    if (constants.routable) {
+      constants.selection_bias =
+          std::span<const float>(inputs.selection_bias).subspan(static_cast<std::size_t>(row_class) * width, width);
+    }
+  }
+  if (spec.weights.per_expert_scale) constants.per_expert_scale = inputs.per_expert_scale;
+  if (spec.weights.global_scale) constants.global_scale = inputs.global_scale.at(0);
+  if (spec.selection.method == SelectionMethod::kHashTable) {
+    const std::int64_t token = inputs.token_ids.at(at);
+    const auto k = static_cast<std::size_t>(top_k(spec));
+    const auto vocab = static_cast<std::int64_t>(inputs.hash_table.size() / k);
+    if (token < 0 || token >= vocab) {
+      constants.routable = false;
+    } else {
+      constants.table_ids =
+          std::span<const std::int32_t>(inputs.hash_table).subspan(static_cast<std::size_t>(token) * k, k);
+    }
+  }
+  return constants;
 }
 
 }  // namespace samebits::oracle

@@ -59,20 +59,25 @@ constexpr Enumeration<ReferenceSort> kReferenceSorts{
     {{"descending", ReferenceSort::kDescending}, {"unsorted", ReferenceSort::kUnsorted}}};
 
 // A factor, or H^(-1/2) of whatever H the case has.
-struct InputScale {
-  static constexpr const char* kRsqrt = "rsqrt_hidden_size";
+struct InputScaleCodec {
+  static constexpr Enumeration<InputScale> kRsqrts{{{"rsqrt_hidden_size", InputScale::kRsqrtHiddenSize},
+                                                    {"rsqrt_hidden_size_bf16", InputScale::kRsqrtHiddenSizeBf16}}};
   struct Value {
+    InputScale kind = InputScale::kFactor;
     double factor = 1.0;
-    bool rsqrt = false;
   };
-  std::string allowed() const { return Real().allowed() + " | " + kRsqrt; }
+  std::string allowed() const { return Real().allowed() + " | " + kRsqrts.allowed(); }
   std::optional<Value> decode(const YamlNode& node) const {
-    if (node.kind == NodeKind::kScalar && node.text == kRsqrt) return Value{1.0, true};
+    if (const auto kind = kRsqrts.decode(node)) return Value{*kind, 1.0};
     const auto factor = Real().decode(node);
-    return factor ? std::optional(Value{*factor, false}) : std::nullopt;
+    return factor ? std::optional(Value{InputScale::kFactor, *factor}) : std::nullopt;
   }
-  bool valid(const Value& value) const { return value.rsqrt ? value.factor == 1.0 : Real().valid(value.factor); }
-  std::string encode(const Value& value) const { return value.rsqrt ? kRsqrt : Real().encode(value.factor); }
+  bool valid(const Value& value) const {
+    return value.kind == InputScale::kFactor ? Real().valid(value.factor) : value.factor == 1.0;
+  }
+  std::string encode(const Value& value) const {
+    return value.kind == InputScale::kFactor ? Real().encode(value.factor) : kRsqrts.encode(value.kind);
+  }
 };
 
 template <class Codec, class Get, class Set>
@@ -161,13 +166,13 @@ std::vector<Field> make_fields() {
   add(make_field(
       "gate.input_scale_vector", Boolean(), [](auto& s) -> auto& { return s.gate.input_scale_vector; }));
   add(make_field(
-      "gate.input_scale", InputScale(),
+      "gate.input_scale", InputScaleCodec(),
       [](const S& s) {
-        return InputScale::Value{s.gate.input_scale, s.gate.input_scale_rsqrt_hidden_size};
+        return InputScaleCodec::Value{s.gate.input_scale_kind, s.gate.input_scale};
       },
-      [](S& s, const InputScale::Value& value) {
+      [](S& s, const InputScaleCodec::Value& value) {
+        s.gate.input_scale_kind = value.kind;
         s.gate.input_scale = value.factor;
-        s.gate.input_scale_rsqrt_hidden_size = value.rsqrt;
       }));
 
   add(make_field(

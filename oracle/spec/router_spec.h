@@ -15,6 +15,7 @@ namespace samebits::oracle {
 enum class FloatType { kFp32, kBf16 };
 enum class BiasType { kNone, kBf16, kFp32 };
 enum class InputNorm { kNone, kRmsnormUnweighted };
+enum class InputScale { kFactor, kRsqrtHiddenSize, kRsqrtHiddenSizeBf16 };
 enum class ScoreFunc { kSoftmax, kSigmoid, kSqrtSoftplus, kIdentity };
 enum class ScoreStage { kBeforeTopk, kAfterTopk };
 enum class SelectionMethod { kTopk, kHashTable, kSparsemixer };
@@ -58,8 +59,9 @@ struct RouterSpec {
     InputNorm input_norm = InputNorm::kNone;
     std::optional<double> input_norm_eps;
     bool input_scale_vector = false;
-    double input_scale = 1.0;
-    bool input_scale_rsqrt_hidden_size = false;  // YAML: input_scale: rsqrt_hidden_size
+    // YAML: input_scale: 0.5 | rsqrt_hidden_size (H^-1/2) | rsqrt_hidden_size_bf16 (the same, rounded to bf16)
+    InputScale input_scale_kind = InputScale::kFactor;
+    double input_scale = 1.0;  // of kFactor
   } gate;
 
   struct Logits {
@@ -124,6 +126,7 @@ struct RouterSpec {
 };
 
 // Sizes with the short names of the field; valid only for a spec that passed validation with all three present.
+// Ids: routed experts 0 .. E-1, then zero experts, then shared experts in the gate.
 inline std::int64_t num_experts(const RouterSpec& spec) {
   return spec.shape.num_experts.value();
 }
@@ -132,6 +135,27 @@ inline std::int64_t top_k(const RouterSpec& spec) {
 }
 inline std::int64_t hidden_size(const RouterSpec& spec) {
   return spec.shape.hidden_size.value();
+}
+// Shared experts that have rows in the gate, and columns in the answer; others are not the router's business.
+inline std::int64_t shared_in_gate(const RouterSpec& spec) {
+  return spec.special.shared_mode == SharedMode::kInGate ? spec.special.shared_experts : 0;
+}
+// R: experts that compete, zero experts included. Softmax runs over them; the selection bias has one value for each.
+inline std::int64_t ranked_experts(const RouterSpec& spec) {
+  return num_experts(spec) + spec.special.zero_experts;
+}
+// G: rows of the gate weight, width of the logits, and number of ids.
+inline std::int64_t gate_rows(const RouterSpec& spec) {
+  return ranked_experts(spec) + shared_in_gate(spec);
+}
+// K: columns of ids and weights.
+inline std::int64_t topk_columns(const RouterSpec& spec) {
+  return top_k(spec) + shared_in_gate(spec);
+}
+// Whether the gate reads something else than the hidden states as they are.
+inline bool prepares_input(const RouterSpec& spec) {
+  return spec.gate.input_norm != InputNorm::kNone || spec.gate.input_scale_vector ||
+         spec.gate.input_scale_kind != InputScale::kFactor || spec.gate.input_scale != 1.0;
 }
 
 }  // namespace samebits::oracle

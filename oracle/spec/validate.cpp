@@ -48,8 +48,10 @@ class Checker {
 
   void check_shape() {
     const auto& shape = spec_.shape;
-    require(*shape.top_k <= *shape.num_experts, "shape.top_k",
-            "1 .. " + std::to_string(*shape.num_experts) + " (shape.num_experts)",
+    const std::int64_t ranked = ranked_experts(spec_);
+    require(*shape.top_k <= ranked, "shape.top_k",
+            "1 .. " + std::to_string(ranked) + " (shape.num_experts" +
+                (spec_.special.zero_experts > 0 ? " + special.zero_experts)" : ")"),
             "choose no more experts than there are");
     if (shape.num_layers && shape.num_moe_layers) {
       require(*shape.num_moe_layers <= *shape.num_layers, "shape.num_moe_layers",
@@ -83,7 +85,7 @@ class Checker {
 
     const std::int64_t group_size = num_experts / selection.n_group;
     const std::int64_t candidates = selection.topk_group * group_size;
-    if (top_k <= num_experts) {  // else already reported
+    if (selection.n_group > 1 && top_k <= num_experts) {  // else already reported
       require(top_k <= candidates, "shape.top_k",
               "1 .. " + std::to_string(candidates) + " (selection.topk_group groups of " + std::to_string(group_size) +
                   " experts)",
@@ -121,6 +123,10 @@ class Checker {
 
   void check_bias() {
     const auto& selection = spec_.selection;
+    if (selection.n_group > 1) {
+      require(spec_.special.zero_experts == 0, "special.zero_experts", "0 when selection.n_group > 1",
+              "no published router groups its zero experts: remove one of the two");
+    }
     const std::set<std::string> names(selection.bias_variants.begin(), selection.bias_variants.end());
     const std::size_t count = selection.bias_variants.size();
     require(count > 0 && names.size() == count, "selection.bias_variants", "one name or more, all different",
@@ -138,6 +144,12 @@ class Checker {
     require(weights.renormalize != Renormalize::kLogSpaceL1 || spec_.score.func == ScoreFunc::kSigmoid,
             "weights.renormalize", "none | l1 unless score.func is sigmoid",
             "log_space_l1 is defined on log-sigmoids: score by sigmoid, or use l1");
+    if (weights.renormalize == Renormalize::kLogSpaceL1) {
+      require(weights.source == WeightSource::kUnbiasedScore, "weights.source",
+              "unbiased_score when weights.renormalize is log_space_l1", "the weights come from the logits: remove it");
+      require(!uses_eps, "weights.eps_mode", "none when weights.renormalize is log_space_l1",
+              "the sum is never below 1: remove it");
+    }
   }
 
   void check_special() {
@@ -149,9 +161,15 @@ class Checker {
             has_zero_experts ? "identity | identity_remapped_to_id0_weight0 when special.zero_experts > 0"
                              : "none when special.zero_experts is 0",
             "change one of the two");
+    if (shared_in_gate(spec_) > 0) {
+      require(spec_.score.func != ScoreFunc::kSoftmax, "score.func",
+              "sigmoid | sqrt_softplus | identity when special.shared_mode is in_gate",
+              "a softmax over the ranked experts gives the shared ones no score: choose another function");
+      require(spec_.weights.source == WeightSource::kUnbiasedScore, "weights.source",
+              "unbiased_score when special.shared_mode is in_gate", "shared experts have no bias: remove it");
+    }
     const std::int64_t pad_id = spec_.outputs.pad_id;
-    require(pad_id < 0 || pad_id >= *spec_.shape.num_experts + special.zero_experts, "outputs.pad_id",
-            "a number that is no expert's id", "use -1");
+    require(pad_id < 0 || pad_id >= gate_rows(spec_), "outputs.pad_id", "a number that is no expert's id", "use -1");
   }
 
   void check_methods() {
@@ -179,6 +197,9 @@ class Checker {
       require(spec_.sparsemixer_jitter_eps.has_value(), "sparsemixer.jitter_eps", "number > 0" + when,
               "give the relative threshold");
       require(selection.rank_by == RankBy::kLogit, "selection.rank_by", "logit" + when, "set it to logit");
+      require(spec_.score.func == ScoreFunc::kSoftmax, "score.func", "softmax" + when,
+              "each pass is a softmax: set it to softmax");
+      require(spec_.special.zero_experts == 0, "special.zero_experts", "0" + when, "remove them");
     }
   }
 

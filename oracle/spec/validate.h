@@ -17,8 +17,8 @@ struct Problem {
 // Rules that hold for any meaningful spec (1 <= k <= E, n_group | E, after_topk implies rank_by logit, ...).
 std::vector<Problem> find_problems(const RouterSpec& spec);
 
-// A reason when a valid spec cannot be run: "not implemented yet: sparsemixer", or a refusal by design
-// (capacity: batch_dependent). nullopt: reference, emulation and laws all cover it.
+// A reason when a valid spec cannot be run: a refusal by design (capacity: batch_dependent), or "not implemented: ...".
+// nullopt: reference, emulation and laws all cover it.
 std::optional<std::string> unsupported_reason(const RouterSpec& spec);
 
 }  // namespace samebits::oracle

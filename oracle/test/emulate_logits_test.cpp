@@ -19,7 +19,7 @@ RouterInputs random_inputs(Category category, std::int64_t tokens, std::int64_t 
   RouterInputs inputs;
   inputs.num_tokens = tokens;
   inputs.hidden_size = hidden;
-  inputs.num_experts = experts;
+  inputs.gate_rows = experts;
   Bits16 row, column;
   for (std::int64_t i = 0; i < std::max(tokens, experts); ++i) {
     operands.fill(category, static_cast<std::size_t>(hidden), row, column);
@@ -121,7 +121,7 @@ TEST(Tc256Logits, ChunksAreFoldedInOrderWithFp32Additions) {
   RouterInputs inputs;
   inputs.num_tokens = 1;
   inputs.hidden_size = 768;
-  inputs.num_experts = 1;
+  inputs.gate_rows = 1;
   inputs.hidden_states.assign(768, 0);
   inputs.gate_weight_bf16.assign(768, 0x3f80);
   inputs.hidden_states[0] = 0x4b80;  // 2^24
@@ -136,7 +136,7 @@ TEST(Tc256Logits, InfUnderFp32WeightsIsNanAndUnderBf16WeightsIsInf) {
   RouterInputs inputs;
   inputs.num_tokens = 1;
   inputs.hidden_size = 2;
-  inputs.num_experts = 1;
+  inputs.gate_rows = 1;
   inputs.hidden_states = {0x7f80, 0x3f80};
   inputs.gate_weight_bf16 = {0x3f80, 0x3f80};
   EXPECT_EQ(std::bit_cast<std::uint32_t>(tc256_logits(RouterSpec{}, inputs, all_rows(inputs))[0]), 0x7f800000u);
@@ -149,7 +149,7 @@ TEST(Tc256Logits, BiasThenRoundingThenTemperature) {
   RouterInputs inputs;
   inputs.num_tokens = 1;
   inputs.hidden_size = 1;
-  inputs.num_experts = 1;
+  inputs.gate_rows = 1;
   inputs.hidden_states = {0x3f80};
   inputs.gate_weight_bf16 = {0x3f80};
   inputs.linear_bias = {0x1.01p-7f};  // bf16: 2^-7
@@ -171,7 +171,7 @@ TEST(Tc256Logits, BiasThenRoundingThenTemperature) {
 TEST(Tc256Logits, GivenLogitsAreFinishedButNanBecomesTheOneNan) {
   RouterInputs inputs;
   inputs.num_tokens = 2;
-  inputs.num_experts = 2;
+  inputs.gate_rows = 2;
   inputs.router_logits = {1, 2, std::bit_cast<float>(0xffc00001u), -0.0f};
   RouterSpec spec;
   spec.gate.logits_dtype = FloatType::kBf16;

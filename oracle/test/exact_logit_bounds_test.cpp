@@ -43,7 +43,7 @@ RouterInputs make_inputs(const Problem& p) {
   RouterInputs inputs;
   inputs.num_tokens = 1;
   inputs.hidden_size = p.hidden;
-  inputs.num_experts = kExperts;
+  inputs.gate_rows = kExperts;
   test::Bits16 row, column;
   for (std::int64_t e = 0; e < kExperts; ++e) {
     operands.fill(p.category, static_cast<std::size_t>(p.hidden), row, column);
@@ -161,7 +161,7 @@ TEST(LogitBounds, AreTightEnoughToTellArithmeticsApart) {
   RouterInputs inputs;
   inputs.num_tokens = 1;
   inputs.hidden_size = 4096;
-  inputs.num_experts = 8;
+  inputs.gate_rows = 8;
   for (int k = 0; k < 4096; ++k) inputs.hidden_states.push_back(fp32_to_bf16(normal(random)));
   for (int i = 0; i < 8 * 4096; ++i) inputs.gate_weight_bf16.push_back(fp32_to_bf16(normal(random) / 64));
   const LogitBounds tc256 = logit_bounds(RouterSpec{}, inputs, 0, Arithmetic::kTc256);
@@ -185,7 +185,7 @@ TEST(LogitBounds, AttainTheFirstRoundings) {
   RouterInputs inputs;
   inputs.num_tokens = 1;
   inputs.hidden_size = 2;
-  inputs.num_experts = 1;
+  inputs.gate_rows = 1;
   inputs.hidden_states = {0x3f80, 0x3380};
   inputs.gate_weight_bf16 = {0x3f80, 0x3f80};
   const LogitBounds bounds = logit_bounds(RouterSpec{}, inputs, 0, Arithmetic::kFp32AnyOrder);
@@ -200,7 +200,7 @@ TEST(LogitBounds, CountEveryCutOfAStep) {
   RouterInputs inputs;
   inputs.num_tokens = 1;
   inputs.hidden_size = 16;
-  inputs.num_experts = 1;
+  inputs.gate_rows = 1;
   inputs.hidden_states.assign(16, 0x3fff);
   inputs.gate_weight_bf16.assign(16, 0x3300);
   inputs.hidden_states[0] = inputs.gate_weight_bf16[0] = 0x3f80;
@@ -215,7 +215,7 @@ TEST(LogitBounds, ClaimNothingAboutNonFiniteOperandsOrOverflow) {
   RouterInputs inputs;
   inputs.num_tokens = 1;
   inputs.hidden_size = 2;
-  inputs.num_experts = 3;
+  inputs.gate_rows = 3;
   inputs.hidden_states = {0x3f80, 0x7f00};
   inputs.gate_weight_bf16 = {0x7f80, 0, 0x3f80, 0x7f00, 0x3f80, 0};
   for (const Arithmetic arithmetic : {Arithmetic::kTc256, Arithmetic::kFp32AnyOrder, Arithmetic::kBf16Logits}) {
@@ -230,7 +230,7 @@ TEST(LogitBounds, TemperatureAndGivenLogits) {
   RouterInputs inputs;
   inputs.num_tokens = 1;
   inputs.hidden_size = 1;
-  inputs.num_experts = 1;
+  inputs.gate_rows = 1;
   inputs.hidden_states = {0x3f80};
   inputs.gate_weight_bf16 = {0x3f80};
   RouterSpec spec;
@@ -242,7 +242,7 @@ TEST(LogitBounds, TemperatureAndGivenLogits) {
 
   RouterInputs given;
   given.num_tokens = 1;
-  given.num_experts = 2;
+  given.gate_rows = 2;
   given.router_logits = {0.1f, INFINITY};
   const LogitBounds exact = logit_bounds(spec, given, 0, Arithmetic::kBf16Logits);
   EXPECT_EQ(exact.lower[0], static_cast<double>(0.1f));

@@ -129,7 +129,7 @@ TEST(LogitsFp64, DotProductBiasRoundingTemperature) {
   RouterInputs inputs;
   inputs.num_tokens = 2;
   inputs.hidden_size = 2;
-  inputs.num_experts = 2;
+  inputs.gate_rows = 2;
   inputs.hidden_states = {0, 0, 0x3f80, 0x3b00};               // 1, 2^-9
   inputs.gate_weight_bf16 = {0x3f80, 0x3f80, 0x3f80, 0x0000};  // {1, 1}, {1, 0}
   RouterSpec spec;

@@ -44,13 +44,13 @@ inline std::vector<float> row(std::int64_t experts, float rest,
 
 inline RowAnswer<float> route(RouterSpec spec, const std::vector<float>& logits, const std::vector<float>& bias = {}) {
   if (!bias.empty() && spec.selection.bias == BiasType::kNone) spec.selection.bias = BiasType::kFp32;
-  return route_row(spec, std::span<const float>(logits), bias);
+  return route_row(spec, std::span<const float>(logits), {.selection_bias = bias});
 }
 
 inline RowAnswer<double> route_fp64(RouterSpec spec, const std::vector<double>& logits,
                                     const std::vector<float>& bias = {}) {
   if (!bias.empty() && spec.selection.bias == BiasType::kNone) spec.selection.bias = BiasType::kFp32;
-  return route_row(spec, std::span<const double>(logits), bias);
+  return route_row(spec, std::span<const double>(logits), {.selection_bias = bias});
 }
 
 }  // namespace samebits::oracle::test

@@ -51,7 +51,7 @@ outputs: {pad_id: -7}
   EXPECT_EQ(spec.shape.num_layers, std::nullopt);
   EXPECT_EQ(spec.gate.input_norm, InputNorm::kRmsnormUnweighted);
   EXPECT_EQ(spec.gate.input_norm_eps, 1e-6);
-  EXPECT_TRUE(spec.gate.input_scale_rsqrt_hidden_size);
+  EXPECT_EQ(spec.gate.input_scale_kind, InputScale::kRsqrtHiddenSize);
   EXPECT_EQ(spec.logits.temperature, 2.0);
   EXPECT_EQ(spec.logits.softcap, 30.0);
   EXPECT_THAT(spec.selection.bias_variants, testing::ElementsAre("text", "image"));

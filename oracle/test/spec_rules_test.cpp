@@ -206,7 +206,7 @@ const Rule kRules[] = {
      {"gate.input_scale"},
      [](RouterSpec& s) {
        s.gate.input_scale = 2.0;
-       s.gate.input_scale_rsqrt_hidden_size = true;
+       s.gate.input_scale_kind = InputScale::kRsqrtHiddenSize;
      }},
     {"temperature_zero", {"logits.temperature"}, [](RouterSpec& s) { s.logits.temperature = 0.0; }},
     {"temperature_nan", {"logits.temperature"}, [](RouterSpec& s) { s.logits.temperature = kNan; }},
@@ -336,7 +336,7 @@ TEST(SpecUnsupported, EachIsRefusedByName) {
       {"not implemented yet: gate.input_scale_vector", [](RouterSpec& s) { s.gate.input_scale_vector = true; }},
       {"not implemented yet: gate.input_scale 2.0", [](RouterSpec& s) { s.gate.input_scale = 2.0; }},
       {"not implemented yet: gate.input_scale rsqrt_hidden_size",
-       [](RouterSpec& s) { s.gate.input_scale_rsqrt_hidden_size = true; }},
+       [](RouterSpec& s) { s.gate.input_scale_kind = InputScale::kRsqrtHiddenSize; }},
       {"not implemented yet: logits.temperature 0.5", [](RouterSpec& s) { s.logits.temperature = 0.5; }},
       {"not implemented yet: logits.softcap 30.0", [](RouterSpec& s) { s.logits.softcap = 30.0; }},
       {"not implemented yet: score.func identity", [](RouterSpec& s) { s.score.func = ScoreFunc::kIdentity; }},

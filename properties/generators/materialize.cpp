@@ -64,7 +64,7 @@ RouterInputs explicit_inputs(const Case& c) {
   const std::int64_t T = d.num_tokens, E = d.num_experts, H = d.hidden_size;
   const auto size = [](const auto& values) { return static_cast<std::int64_t>(values.size()); };
   require_size("num_tokens of the tensors", inputs.num_tokens, T);
-  require_size("num_experts of the tensors", inputs.num_experts, E);
+  require_size("num_experts of the tensors", inputs.gate_rows, E);
   require_size("hidden_size of the tensors", inputs.hidden_size, H);
   require_size("size of hidden_states", size(inputs.hidden_states), T * H);
   require_size("size of gate_weight", size(inputs.gate_weight_bf16) + size(inputs.gate_weight_fp32), E * H);
@@ -151,7 +151,7 @@ RouterInputs materialize(const Case& c) {
   RouterInputs inputs;
   inputs.num_tokens = d.num_tokens;
   inputs.hidden_size = d.hidden_size;
-  inputs.num_experts = d.num_experts;
+  inputs.gate_rows = d.num_experts;
   inputs.num_valid_rows = d.num_valid_rows;
   if (d.stage == Stage::kFull) {
     inputs.hidden_states = generate_hidden_states(d, kept);

@@ -20,7 +20,7 @@ float gate_weight(const oracle::RouterInputs& inputs, std::size_t index) {
 std::vector<std::uint8_t> finite_experts(const oracle::RouterInputs& inputs) {
   const auto width = static_cast<std::size_t>(inputs.hidden_size);
   std::vector<std::uint8_t> finite;
-  for (std::size_t e = 0; e < static_cast<std::size_t>(inputs.num_experts); ++e) {
+  for (std::size_t e = 0; e < static_cast<std::size_t>(inputs.gate_rows); ++e) {
     bool all = inputs.linear_bias.empty() || std::isfinite(inputs.linear_bias[e]);
     all = all && (inputs.selection_bias.empty() || std::isfinite(inputs.selection_bias[e]));
     for (std::size_t h = 0; all && h < width; ++h) all = std::isfinite(gate_weight(inputs, e * width + h));
@@ -30,7 +30,7 @@ std::vector<std::uint8_t> finite_experts(const oracle::RouterInputs& inputs) {
 }
 
 bool row_non_finite(const oracle::RouterInputs& inputs, std::int64_t row) {
-  const auto width = static_cast<std::size_t>(inputs.from_logits() ? inputs.num_experts : inputs.hidden_size);
+  const auto width = static_cast<std::size_t>(inputs.from_logits() ? inputs.gate_rows : inputs.hidden_size);
   const std::size_t first = static_cast<std::size_t>(row) * width;
   for (std::size_t i = first; i < first + width; ++i) {
     const float value = inputs.from_logits() ? inputs.router_logits[i] : oracle::bf16_to_fp32(inputs.hidden_states[i]);
@@ -44,7 +44,7 @@ bool row_non_finite(const oracle::RouterInputs& inputs, std::int64_t row) {
 bool logit_is_nan(const oracle::RouterInputs& inputs, std::int64_t row, std::int64_t expert) {
   const auto e = static_cast<std::size_t>(expert);
   if (inputs.from_logits()) {
-    return std::isnan(inputs.router_logits[static_cast<std::size_t>(row * inputs.num_experts) + e]);
+    return std::isnan(inputs.router_logits[static_cast<std::size_t>(row * inputs.gate_rows) + e]);
   }
   const auto width = static_cast<std::size_t>(inputs.hidden_size);
   bool plus = false, minus = false;
@@ -84,12 +84,12 @@ Ranking any_ranking(const oracle::RouterInputs& inputs, std::int64_t row,
                     const std::vector<std::uint8_t>& expert_is_finite) {
   Ranking ranking;
   const bool row_is_finite = !row_non_finite(inputs, row);
-  for (std::int64_t expert = 0; expert < inputs.num_experts; ++expert) {
+  for (std::int64_t expert = 0; expert < inputs.gate_rows; ++expert) {
     const auto e = static_cast<std::size_t>(expert);
     const bool given = inputs.from_logits();
     const bool finite =
         expert_is_finite[e] != 0 &&
-        (given ? std::isfinite(inputs.router_logits[static_cast<std::size_t>(row * inputs.num_experts) + e])
+        (given ? std::isfinite(inputs.router_logits[static_cast<std::size_t>(row * inputs.gate_rows) + e])
                : row_is_finite);
     const bool nan_bias = !inputs.selection_bias.empty() && std::isnan(inputs.selection_bias[e]);
     ranking.nan.push_back(!finite && (nan_bias || logit_is_nan(inputs, row, expert)));

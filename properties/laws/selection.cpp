@@ -58,10 +58,10 @@ std::optional<Violation> check_exact(const Evidence& evidence, std::int64_t row,
     violation.summary += " the chosen ids are not the expected set";
   } else {
     const std::int64_t wrong = extra.front();
-    violation.summary += wrong >= 0 && wrong < evidence.inputs.num_experts ? " " + expert_text(answer, wrong)
+    violation.summary += wrong >= 0 && wrong < evidence.inputs.gate_rows ? " " + expert_text(answer, wrong)
                                                                            : " id " + std::to_string(wrong);
     violation.summary += " was chosen, expected " + expert_text(answer, missing.front());
-    if (wrong >= 0 && wrong < evidence.inputs.num_experts) {
+    if (wrong >= 0 && wrong < evidence.inputs.gate_rows) {
       violation.slot = std::find(ids.begin(), ids.end(), wrong) - ids.begin();
       const float a = answer.keys[static_cast<std::size_t>(wrong)];
       const float b = answer.keys[static_cast<std::size_t>(missing.front())];

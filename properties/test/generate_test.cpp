@@ -24,10 +24,10 @@ std::vector<RowAnswer> route(const Case& c, const RouterInputs& inputs) {
   std::iota(rows.begin(), rows.end(), std::int64_t{0});
   const std::vector<float> logits =
       inputs.from_logits() ? inputs.router_logits : oracle::tc256_logits(c.spec, inputs, rows);
-  const auto E = static_cast<std::size_t>(inputs.num_experts);
+  const auto E = static_cast<std::size_t>(inputs.gate_rows);
   std::vector<RowAnswer> answers;
   for (std::size_t row = 0; row < rows.size(); ++row) {
-    answers.push_back(oracle::route_row(c.spec, std::span(logits).subspan(row * E, E), inputs.selection_bias));
+    answers.push_back(oracle::route_row(c.spec, std::span(logits).subspan(row * E, E), {.selection_bias = inputs.selection_bias}));
   }
   return answers;
 }
@@ -138,7 +138,7 @@ TEST(Hazard, OrderSensitiveShowsTheOrderInEveryRow) {
     const Case c = directed_case(model(name), "order_sensitive");
     ASSERT_GE(c.description.num_tokens, 17);
     const RouterInputs inputs = materialize(c);
-    const auto H = static_cast<std::size_t>(inputs.hidden_size), E = static_cast<std::size_t>(inputs.num_experts);
+    const auto H = static_cast<std::size_t>(inputs.hidden_size), E = static_cast<std::size_t>(inputs.gate_rows);
     for (std::size_t row = 0; row < 3; ++row) {
       const auto sum = [&](std::size_t expert, std::size_t begin, std::size_t end) {
         float total = 0.0f;
@@ -244,7 +244,7 @@ TEST(Hazard, SaturatedAndUnderflowedScores) {
 TEST(Hazard, NonFiniteLogits) {
   const Case c = directed_case(model(kSigmoid), "non_finite_logits");
   const RouterInputs inputs = materialize(c);
-  const auto E = static_cast<std::size_t>(inputs.num_experts);
+  const auto E = static_cast<std::size_t>(inputs.gate_rows);
   std::set<std::int64_t> finite_counts;
   for (std::size_t row = 0; row < static_cast<std::size_t>(inputs.num_tokens); ++row) {
     const auto begin = inputs.router_logits.begin() + static_cast<std::ptrdiff_t>(row * E);

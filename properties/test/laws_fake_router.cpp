@@ -29,7 +29,7 @@ float weight_at(const RouterInputs& inputs, std::size_t index) {
 template <class Real>
 std::vector<float> plain_logits(const RouterInputs& inputs, std::int64_t row) {
   std::vector<float> logits;
-  for (std::int64_t e = 0; e < inputs.num_experts; ++e) {
+  for (std::int64_t e = 0; e < inputs.gate_rows; ++e) {
     std::array<Real, 4> lanes{};
     for (std::int64_t h = 0; h < inputs.hidden_size; ++h) {
       lanes[at(h % 4)] +=
@@ -73,7 +73,7 @@ void plain_route(const RouterSpec& spec, const std::vector<float>& logits, const
     keys.push_back(static_cast<float>(scores[e]) + (inputs.selection_bias.empty() ? 0.0f : inputs.selection_bias[e]));
   }
 
-  const std::int64_t group_size = inputs.num_experts / spec.selection.n_group;
+  const std::int64_t group_size = inputs.gate_rows / spec.selection.n_group;
   std::vector<std::int64_t> groups(at(spec.selection.n_group));
   std::iota(groups.begin(), groups.end(), std::int64_t{0});
   std::vector<float> group_scores;
@@ -87,7 +87,7 @@ void plain_route(const RouterSpec& spec, const std::vector<float>& logits, const
   groups.resize(at(spec.selection.topk_group));
 
   std::vector<std::int64_t> order;
-  for (std::int64_t e = 0; e < inputs.num_experts; ++e) {
+  for (std::int64_t e = 0; e < inputs.gate_rows; ++e) {
     if (std::find(groups.begin(), groups.end(), e / group_size) != groups.end()) order.push_back(e);
   }
   const auto rank = [&](std::int64_t e) { return std::isnan(keys[at(e)]) ? -INFINITY : keys[at(e)]; };
@@ -107,7 +107,7 @@ void plain_route(const RouterSpec& spec, const std::vector<float>& logits, const
 RouterOutputs answer(const Case& c, const RouterInputs& inputs, const RunRequest& request, FakeRouter::Kind kind) {
   const std::int64_t num_tokens = inputs.num_tokens;
   const std::int64_t k = oracle::top_k(c.spec);
-  const std::int64_t num_experts = inputs.num_experts;
+  const std::int64_t num_experts = inputs.gate_rows;
   RouterOutputs out;
   out.num_tokens = num_tokens;
   out.top_k = k;
@@ -127,7 +127,7 @@ RouterOutputs answer(const Case& c, const RouterInputs& inputs, const RunRequest
     std::vector<std::int64_t> ids;
     std::vector<float> weights;
     if (kind == FakeRouter::Kind::kOracle) {
-      const auto right = oracle::route_row(c.spec, std::span<const float>(logits), inputs.selection_bias);
+      const auto right = oracle::route_row(c.spec, std::span<const float>(logits), {.selection_bias = inputs.selection_bias});
       ids.assign(right.ids.begin(), right.ids.end());
       weights = right.weights;
     } else {
@@ -199,7 +199,7 @@ Case logits_case(const RouterSpec& spec, const std::vector<std::vector<float>>& 
   c.description.hidden_size = 0;
   RouterInputs data;
   data.num_tokens = c.description.num_tokens;
-  data.num_experts = c.description.num_experts;
+  data.gate_rows = c.description.num_experts;
   for (const auto& row : rows) data.router_logits.insert(data.router_logits.end(), row.begin(), row.end());
   data.selection_bias = bias;
   c.description.data = data;

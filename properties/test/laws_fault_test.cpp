@@ -32,7 +32,7 @@ std::vector<PlantedFault> planted_faults() {
       {"duplicate_id", "unique_in_range",
        [](const RunRequest&, const RouterInputs&, RunResult& r) { r.outputs.topk_ids[1] = r.outputs.topk_ids[0]; }},
       {"id_out_of_range", "unique_in_range",
-       [](const RunRequest&, const RouterInputs& in, RunResult& r) { r.outputs.topk_ids[0] = in.num_experts; }},
+       [](const RunRequest&, const RouterInputs& in, RunResult& r) { r.outputs.topk_ids[0] = in.gate_rows; }},
       {"negative_id_in_a_valid_row", "unique_in_range",
        [](const RunRequest&, const RouterInputs&, RunResult& r) { r.outputs.topk_ids[0] = -1; }},
       {"nan_weight", "finite_isolated",
@@ -50,7 +50,7 @@ std::vector<PlantedFault> planted_faults() {
        }},
       {"another_expert", "selection",
        [](const RunRequest&, const RouterInputs& in, RunResult& r) {
-         for (std::int64_t e = 0; e < in.num_experts; ++e) {
+         for (std::int64_t e = 0; e < in.gate_rows; ++e) {
            if (std::count(r.outputs.topk_ids.begin(), r.outputs.topk_ids.begin() + 4, e) != 0) continue;
            r.outputs.topk_ids[3] = e;
            return;
@@ -227,7 +227,7 @@ TEST(SelectionLaw, NamesABiasRoundedToBf16) {
     wrong.selection.bias = oracle::BiasType::kBf16;
     for (std::int64_t row = 0; row < in.num_tokens; ++row) {
       const auto answer =
-          oracle::route_row(wrong, std::span(in.router_logits).subspan(at(row) * 16, 16), in.selection_bias);
+          oracle::route_row(wrong, std::span(in.router_logits).subspan(at(row) * 16, 16), {.selection_bias = in.selection_bias});
       std::copy(answer.ids.begin(), answer.ids.end(), r.outputs.topk_ids.begin() + row * 4);
     }
   });
@@ -246,7 +246,7 @@ TEST(WeightsLaw, NamesWeightsFromTheBiasedScore) {
       wrong.weights.source = oracle::WeightSource::kBiasedScore;
       if (r.outputs.router_logits.empty()) return;
       const auto answer = oracle::route_row(
-          wrong, std::span<const float>(r.outputs.router_logits).subspan(at(row) * 16, 16), in.selection_bias);
+          wrong, std::span<const float>(r.outputs.router_logits).subspan(at(row) * 16, 16), {.selection_bias = in.selection_bias});
       std::copy(answer.weights.begin(), answer.weights.end(), r.outputs.topk_weights.begin() + row * 4);
     }
   });

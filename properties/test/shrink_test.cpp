@@ -47,10 +47,10 @@ std::vector<float> finished_logits(const Case& c, const RouterInputs& inputs) {
 
 std::vector<oracle::RowAnswer<float>> route(const Case& c, const RouterInputs& inputs, const std::vector<float>& bias) {
   const std::vector<float> logits = finished_logits(c, inputs);
-  const auto E = static_cast<std::size_t>(inputs.num_experts);
+  const auto E = static_cast<std::size_t>(inputs.gate_rows);
   std::vector<oracle::RowAnswer<float>> answers;
   for (std::size_t row = 0; row < static_cast<std::size_t>(inputs.valid_rows()); ++row) {
-    answers.push_back(oracle::route_row(c.spec, std::span(logits).subspan(row * E, E), bias));
+    answers.push_back(oracle::route_row(c.spec, std::span(logits).subspan(row * E, E), {.selection_bias = bias}));
   }
   return answers;
 }
@@ -59,7 +59,7 @@ TEST(Shrink, ReachesTheSmallestShape) {
   const Case c = directed_case(model("glm-5.3-flash"), "order_sensitive");
   const auto result =
       shrink(c, fails_when([](const Case& tried, const RouterInputs& inputs) {
-               return inputs.num_tokens >= 17 && inputs.num_experts >= 3 && tried.description.stage == Stage::kFull;
+               return inputs.num_tokens >= 17 && inputs.gate_rows >= 3 && tried.description.stage == Stage::kFull;
              }));
   const CaseDescription& d = result.minimal.description;
   EXPECT_EQ(d.num_tokens, 17);
@@ -80,7 +80,7 @@ TEST(Shrink, KeepsTheValuesThatMatter) {
                  for (std::int64_t column = 0; column < inputs.hidden_size; ++column) {
                    const auto x = inputs.hidden_states[static_cast<std::size_t>(row * inputs.hidden_size + column)];
                    if (oracle::bf16_to_fp32(x) <= 2.0f) continue;
-                   for (std::int64_t expert = 0; expert < inputs.num_experts; ++expert) {
+                   for (std::int64_t expert = 0; expert < inputs.gate_rows; ++expert) {
                      if (inputs.gate_weight_bf16[static_cast<std::size_t>(expert * inputs.hidden_size + column)] >> 15)
                        return true;
                    }
@@ -103,7 +103,7 @@ TEST(Shrink, AnOrderOfAdditionsNeedsAHandfulOfNumbers) {
                if (inputs.num_tokens <= 16) return false;
                const auto H = static_cast<std::size_t>(inputs.hidden_size);
                for (std::size_t row = 0; row < static_cast<std::size_t>(inputs.num_tokens); ++row) {
-                 for (std::size_t expert = 0; expert < static_cast<std::size_t>(inputs.num_experts); ++expert) {
+                 for (std::size_t expert = 0; expert < static_cast<std::size_t>(inputs.gate_rows); ++expert) {
                    float whole = 0.0f, halves[2] = {0.0f, 0.0f};
                    for (std::size_t i = 0; i < H; ++i) {
                      const float product = oracle::bf16_to_fp32(inputs.hidden_states[row * H + i]) *

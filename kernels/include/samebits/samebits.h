@@ -7,7 +7,9 @@
  * A router is immutable after creation and may be used from any thread and stream; a workspace serves one call (one
  * stream) at a time. No function allocates, synchronises or reads device memory on the host during samebits_route.
  *
- * Symbols: T = num_tokens, H = hidden_size, E = num_experts, K = samebits_topk_columns(spec).
+ * Symbols: T = num_tokens, H = hidden_size. E = num_experts, the routed experts; R = E + zero_experts, the experts that
+ * compete; G = R + (shared_experts if shared_mode is SAMEBITS_SHARED_IN_GATE), the rows of the gate. Ids are
+ * 0 .. G-1 in this order. k = top_k; K = samebits_topk_columns(spec) = k + (the shared experts in the gate).
  */
 #ifndef SAMEBITS_SAMEBITS_H_
 #define SAMEBITS_SAMEBITS_H_
@@ -79,8 +81,8 @@ typedef struct samebits_router_spec {
   int32_t logits_dtype;      /* SAMEBITS_FP32, SAMEBITS_BF16: one RNE rounding after the linear bias */
   int32_t linear_bias_dtype; /* NONE, FP32, BF16: the bias is rounded to bf16 before it is added */
   int32_t input_norm;
-  int32_t input_scale_vector; /* 0 or 1 */
-  int32_t input_scale_rsqrt_hidden_size;
+  int32_t input_scale_vector;            /* 0 or 1 */
+  int32_t input_scale_rsqrt_hidden_size; /* 1: H^-1/2 instead of input_scale; 2: that rounded to bf16 */
   float input_norm_eps;
   float input_scale;
   float temperature; /* 1: off */
@@ -129,13 +131,13 @@ typedef struct samebits_tensor {
 typedef struct samebits_constants {
   uint32_t struct_size;
   int32_t memory; /* SAMEBITS_MEMORY_HOST or SAMEBITS_MEMORY_DEVICE: where every tensor of this call lives */
-  samebits_tensor gate_weight;        /* [E, H] BF16 or FP32; absent: only samebits_route_from_logits may be used */
-  samebits_tensor linear_bias;        /* [1, E] FP32 */
-  samebits_tensor selection_bias;     /* [num_bias_variants, E] FP32 */
+  samebits_tensor gate_weight;        /* [G, H] BF16 or FP32; absent: only samebits_route_from_logits may be used */
+  samebits_tensor linear_bias;        /* [1, G] FP32 */
+  samebits_tensor selection_bias;     /* [num_bias_variants, R] FP32 */
   samebits_tensor input_scale_vector; /* [1, H] FP32 */
-  samebits_tensor per_expert_scale;   /* [1, E] FP32 */
+  samebits_tensor per_expert_scale;   /* [1, G] FP32, by id */
   samebits_tensor global_scale;       /* [1, 1] FP32 */
-  samebits_tensor hash_table;         /* [vocab, K] INT32 or INT64 */
+  samebits_tensor hash_table; /* [vocab, k] INT32 or INT64: ids in 0 .. R-1, distinct in a row, or create fails */
 } samebits_constants;
 
 typedef struct samebits_inputs {
@@ -143,25 +145,27 @@ typedef struct samebits_inputs {
   int32_t reserved;
   int64_t num_tokens;            /* T >= 0 */
   samebits_tensor hidden_states; /* [T, H] BF16; used by samebits_route */
-  samebits_tensor router_logits; /* [T, E] FP32; used by samebits_route_from_logits: finished logits */
+  samebits_tensor router_logits; /* [T, G] FP32; used by samebits_route_from_logits: finished logits */
   const int32_t* num_valid_rows; /* in the router's memory, read during the call, clamped to [0, T]; NULL: T */
-  samebits_tensor token_ids;     /* [1, T] INT32 or INT64; hash layers */
+  samebits_tensor token_ids;     /* [1, T] INT32 or INT64; hash layers, where it is required */
   samebits_tensor row_class;     /* [1, T] INT32 index into the bias variants; absent: 0 */
 } samebits_inputs;
 
 /* Outputs with data == NULL (or a null pointer) are not wanted. A padding row gets id -1 and weight 0 in every column,
- * its logits are untouched, and it is not counted. A slot is the flat index token * K + column. */
+ * its logits are untouched, and it is not counted. So does, but for its logits, a row whose token id lies outside
+ * [0, hash_vocab_size) or whose class lies outside [0, num_bias_variants). A slot is the flat index token * K + column.
+ */
 typedef struct samebits_outputs {
   uint32_t struct_size;
   int32_t block_size;              /* B of the padded block form; 0: not wanted */
   samebits_tensor topk_ids;        /* [T, K] INT32 or INT64, required */
   samebits_tensor topk_weights;    /* [T, K] FP32 or BF16, required */
-  samebits_tensor router_logits;   /* [T, E] FP32 */
-  int32_t* tokens_per_expert;      /* [E] */
-  int32_t* expert_offsets;         /* [E + 1] */
-  int32_t* slot_of_position;       /* [T * K] slots by expert, ascending inside one; -1 past expert_offsets[E] */
-  int32_t* position_of_slot;       /* [T * K] inverse of slot_of_position; -1 for padding rows */
-  int32_t* sorted_token_ids;       /* [blocks * B], blocks = floor((T*K + min(E, T*K)*(B-1)) / B); pads hold T * K */
+  samebits_tensor router_logits;   /* [T, G] FP32 */
+  int32_t* tokens_per_expert;      /* [G] */
+  int32_t* expert_offsets;         /* [G + 1] */
+  int32_t* slot_of_position;       /* [T * K] slots by expert, ascending inside one; -1 past expert_offsets[G] */
+  int32_t* position_of_slot;       /* [T * K] inverse of slot_of_position; -1 where the id is -1 */
+  int32_t* sorted_token_ids;       /* [blocks * B], blocks = floor((T*K + min(G, T*K)*(B-1)) / B); pads hold T * K */
   int32_t* expert_ids;             /* [blocks]; -1 past the active end */
   int32_t* num_tokens_post_padded; /* [1] */
   char kernel_name[64];            /* written by the call: which kernel ran, host memory */
