@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "oracle/emulate/fast_chain.h"
+#include "oracle/emulate/finish_logit.h"
 #include "oracle/emulate/fp32.h"
 #include "oracle/emulate/gate_weight.h"
+#include "oracle/emulate/prepared_input.h"
 #include "oracle/emulate/tc256.h"
 #include "oracle/tensors/bf16.h"
 
@@ -18,17 +20,16 @@ namespace {
 constexpr int kColumns = fast_chain::kColumns;
 constexpr std::size_t kRowsPerTask = 16;  // rows that read a group of columns while it is in the cache
 
-// One row of hidden states as fast_chain reads it.
+// One row of what the gate reads, in the form of fast_chain.
 struct DecodedRow {
   std::vector<std::uint16_t> bits;
   std::vector<float> values;
   std::vector<std::int16_t> exponents;
 };
 
-DecodedRow decode_row(const RouterInputs& inputs, std::int64_t row, std::int64_t padded_hidden_size) {
+DecodedRow decode_row(std::vector<std::uint16_t> bits, std::int64_t padded_hidden_size) {
   const std::size_t padded = static_cast<std::size_t>(padded_hidden_size);
-  const auto first = inputs.hidden_states.begin() + row * inputs.hidden_size;
-  DecodedRow decoded{{first, first + inputs.hidden_size}, std::vector<float>(padded), {}};
+  DecodedRow decoded{std::move(bits), std::vector<float>(padded), {}};
   decoded.bits.resize(padded, 0);
   decoded.exponents.resize(padded);
   for (std::size_t k = 0; k < padded; ++k) {
@@ -82,21 +83,12 @@ void fold_chunks(std::span<const DecodedRow> rows, const PackedGateWeight& gate_
   }
 }
 
-// Linear bias, rounding to bf16, temperature: in this order.
-float finish_logit(const RouterSpec& spec, const RouterInputs& inputs, std::size_t expert, float logit) {
-  if (spec.gate.linear_bias != BiasType::kNone) {
-    const float bias = inputs.linear_bias.at(expert);
-    logit = fadd_rn(logit, spec.gate.linear_bias == BiasType::kBf16 ? round_to_bf16(bias) : bias);
-  }
-  if (spec.gate.logits_dtype == FloatType::kBf16) logit = round_to_bf16(logit);
-  const float temperature = static_cast<float>(spec.logits.temperature);
-  return temperature == 1.0f ? logit : fdiv_rn(logit, temperature);
-}
-
 void logits_of_rows(const RouterSpec& spec, const RouterInputs& inputs, const PackedGateWeight& gate_weight,
                     std::span<const std::int64_t> rows, float* logits) {
   std::vector<DecodedRow> decoded;
-  for (const std::int64_t row : rows) decoded.push_back(decode_row(inputs, row, gate_weight.padded_hidden_size()));
+  for (const std::int64_t row : rows) {
+    decoded.push_back(decode_row(prepared_input(spec, inputs, row), gate_weight.padded_hidden_size()));
+  }
   std::vector<float> sums(rows.size() * kColumns);
   const std::size_t experts = static_cast<std::size_t>(gate_weight.num_experts());
   for (std::int64_t group = 0; group < gate_weight.num_groups(); ++group) {
@@ -104,7 +96,8 @@ void logits_of_rows(const RouterSpec& spec, const RouterInputs& inputs, const Pa
     const std::size_t first = static_cast<std::size_t>(group) * kColumns;
     for (std::size_t r = 0; r < rows.size(); ++r) {
       for (std::size_t e = first; e < std::min(first + kColumns, experts); ++e) {
-        logits[r * experts + e] = finish_logit(spec, inputs, e, sums[r * kColumns + e - first]);
+        logits[r * experts + e] =
+            finish_logit(spec, inputs, static_cast<std::int64_t>(e), sums[r * kColumns + e - first]);
       }
     }
   }
@@ -119,17 +112,10 @@ std::vector<float> given_logits(const RouterInputs& inputs, std::span<const std:
   return logits;
 }
 
-void require_covered(const RouterSpec& spec) {
-  if (spec.logits.softcap || prepares_input(spec)) {
-    throw std::invalid_argument("tc256: softcap, input norm and input scale have no defined bits yet");
-  }
-}
-
 }  // namespace
 
 std::vector<float> tc256_logits(const RouterSpec& spec, const RouterInputs& inputs, const PackedGateWeight& gate_weight,
                                 std::span<const std::int64_t> rows) {
-  require_covered(spec);
   std::vector<float> logits(rows.size() * static_cast<std::size_t>(gate_weight.num_experts()));
   const std::size_t hardware_threads = std::max(1u, std::thread::hardware_concurrency());
   // Threads pay from about 0.1 ms of work on.

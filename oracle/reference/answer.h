@@ -54,10 +54,6 @@ struct RowAnswer {
 RowAnswer<float> route_row(const RouterSpec& spec, std::span<const float> logits, const RowConstants& constants);
 RowAnswer<double> route_row(const RouterSpec& spec, std::span<const double> logits, const RowConstants& constants);
 
-// The row that the gate reads: hidden states after input norm, scale vector and scale, in bf16 when the spec prepares
-// its input. Output [H].
-std::vector<std::uint16_t> prepared_input(const RouterSpec& spec, const RouterInputs& inputs, std::int64_t row);
-
 // Logits in double precision (H products of exact values, summed in double, then linear bias, temperature, softcap).
 // Of the spec's roundings only those to bf16 take place: of a prepared input and, if the spec says so, of the logit.
 // Output [G].

@@ -3,26 +3,42 @@
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
+#include <string>
+#include <utility>
 
 #include "oracle/reference/answer.h"
 #include "oracle/reference/groups.h"
+#include "oracle/reference/log_space.h"
 #include "oracle/reference/rank_key.h"
 #include "oracle/reference/score.h"
 #include "oracle/reference/select.h"
+#include "oracle/reference/sparsemixer.h"
 #include "oracle/reference/weigh.h"
 
 namespace samebits::oracle {
 namespace {
 
-void require_covered(const RouterSpec& spec, std::size_t num_logits, std::size_t num_biases) {
-  if (spec.selection.method != SelectionMethod::kTopk || spec.selection.topk_scope != TopkScope::kGlobal ||
-      spec.weights.renormalize == Renormalize::kLogSpaceL1 || spec.weights.per_expert_scale ||
-      spec.weights.global_scale) {
-    throw std::invalid_argument("route_row: the spec asks for a step that the reference does not have");
+void require_size(const char* name, std::size_t found, std::int64_t wanted) {
+  if (found != static_cast<std::size_t>(wanted)) {
+    throw std::invalid_argument("route_row: found " + std::to_string(found) + " values of " + name +
+                                "; allowed: " + std::to_string(wanted));
   }
-  const std::size_t experts = static_cast<std::size_t>(num_experts(spec));
-  if (num_logits != experts || (spec.selection.bias != BiasType::kNone && num_biases != experts)) {
-    throw std::invalid_argument("route_row: logits and selection bias must have num_experts entries");
+}
+
+void check_sizes(const RouterSpec& spec, std::size_t num_logits, const RowConstants& constants) {
+  require_size("logits", num_logits, gate_rows(spec));
+  if (!constants.routable) return;
+  if (spec.selection.bias != BiasType::kNone) {
+    require_size("selection_bias", constants.selection_bias.size(), ranked_experts(spec));
+  }
+  if (spec.weights.per_expert_scale) {
+    require_size("per_expert_scale", constants.per_expert_scale.size(), gate_rows(spec));
+  }
+  if (spec.selection.method == SelectionMethod::kHashTable) {
+    require_size("table_ids", constants.table_ids.size(), top_k(spec));
+  }
+  if (spec.weights.global_scale != constants.global_scale.has_value()) {
+    throw std::invalid_argument("route_row: a global scale is given exactly when the spec has one");
   }
 }
 
@@ -34,59 +50,138 @@ std::vector<Real> gather(std::span<const Real> at, std::span<const std::int32_t>
   return values;
 }
 
+// Scores that exist before selection: of all experts that compete, and of the shared ones in the gate.
 template <class Real>
-void sort_by_index(RowAnswer<Real>& answer) {
-  std::vector<std::size_t> order(answer.ids.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return answer.ids[a] < answer.ids[b]; });
-  const RowAnswer<Real> by_key = answer;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    answer.ids[i] = by_key.ids[order[i]];
-    answer.weights[i] = by_key.weights[order[i]];
+std::vector<Real> scores_before_selection(const RouterSpec& spec, std::span<const Real> logits) {
+  if (spec.score.stage == ScoreStage::kAfterTopk || spec.selection.method == SelectionMethod::kSparsemixer) {
+    return std::vector<Real>(logits.size());
   }
+  const auto ranked = static_cast<std::size_t>(ranked_experts(spec));
+  std::vector<Real> scores = score<Real>(spec.score, logits.first(ranked));
+  const std::vector<Real> shared = spec.score.func == ScoreFunc::kSoftmax
+                                       ? std::vector<Real>(logits.size() - ranked)
+                                       : score<Real>(spec.score, logits.subspan(ranked));
+  scores.insert(scores.end(), shared.begin(), shared.end());
+  return scores;
 }
 
+// Ranks the experts: fills keys, groups and the cut of the answer, and returns the chosen in key order. biased_keys are
+// the keys as they were before a `zero` mask.
 template <class Real>
-RowAnswer<Real> route(const RouterSpec& spec, std::span<const Real> logits, const RowConstants& constants) {
-  const std::span<const float> selection_bias = constants.selection_bias;
-  require_covered(spec, logits.size(), selection_bias.size());
-  const bool after_topk = spec.score.stage == ScoreStage::kAfterTopk;
-  RowAnswer<Real> answer;
-  for (const Real x : logits) answer.logits.push_back(ArithmeticOf<Real>::one_nan(x));
-  answer.scores = after_topk ? std::vector<Real>(logits.size()) : score<Real>(spec.score, answer.logits);
-
-  const std::vector<Real> keys = rank_keys<Real>(spec, answer.logits, answer.scores, selection_bias);
-  answer.keys = keys;
-  answer.excluded.assign(logits.size(), 0);
+std::vector<std::int32_t> select_by_keys(const RouterSpec& spec, const RowConstants& constants, RowAnswer<Real>& answer,
+                                         std::vector<Real>& biased_keys) {
+  const auto ranked = static_cast<std::size_t>(ranked_experts(spec));
+  biased_keys = rank_keys<Real>(spec, std::span<const Real>(answer.logits).first(ranked),
+                                std::span<const Real>(answer.scores).first(ranked), constants.selection_bias);
+  answer.keys = biased_keys;
+  answer.excluded.assign(ranked, 0);
   if (has_groups(spec.selection)) {
-    answer.group_scores = group_scores<Real>(spec.selection, keys);
+    answer.group_scores = group_scores<Real>(spec.selection, answer.keys);
     answer.group_kept = kept_groups<Real>(spec.selection, answer.group_scores);
-    const std::size_t group_size = keys.size() / answer.group_kept.size();
-    for (std::size_t e = 0; e < keys.size(); ++e) {
+    const std::size_t group_size = ranked / answer.group_kept.size();
+    for (std::size_t e = 0; e < ranked; ++e) {
       if (answer.group_kept[e / group_size] != 0) continue;
       if (spec.selection.group_mask == GroupMask::kZero) answer.keys[e] = 0;
       if (spec.selection.group_mask == GroupMask::kNegInf) answer.excluded[e] = 1;
     }
   }
-
-  const Selected selected = select<Real>(answer.keys, answer.excluded, top_k(spec));
-  answer.ids = selected.ids;
-  answer.last_chosen = selected.ids.empty() ? -1 : selected.ids.back();
+  Selected selected = spec.selection.topk_scope == TopkScope::kPerGroup
+                          ? select_per_group<Real>(answer.keys, spec.selection.n_group, top_k(spec))
+                          : select<Real>(answer.keys, answer.excluded, top_k(spec));
+  answer.last_chosen = selected.last_chosen;
   answer.first_rejected = selected.first_rejected;
-  if (after_topk) {
-    const std::vector<Real> chosen = score<Real>(spec.score, gather<Real>(answer.logits, answer.ids));
-    for (std::size_t i = 0; i < chosen.size(); ++i) {
-      if (answer.ids[i] >= 0) answer.scores[static_cast<std::size_t>(answer.ids[i])] = chosen[i];
+  return std::move(selected.ids);
+}
+
+// Scores that exist only for the slots.
+template <class Real>
+void score_the_chosen(const RouterSpec& spec, RowAnswer<Real>& answer) {
+  std::vector<Real> scores;
+  if (spec.selection.method == SelectionMethod::kSparsemixer) {
+    scores = sparsemixer_scores<Real>(spec.sparsemixer_jitter_eps.value(), answer.logits, answer.expert_ids);
+    if (spec.score.dtype == FloatType::kBf16) {
+      for (Real& s : scores) s = ArithmeticOf<Real>::round_to_bf16(s);
     }
+  } else if (spec.score.stage == ScoreStage::kAfterTopk) {
+    scores = score<Real>(spec.score, gather<Real>(answer.logits, answer.expert_ids));
+  }
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    if (answer.expert_ids[i] >= 0) answer.scores[static_cast<std::size_t>(answer.expert_ids[i])] = scores[i];
+  }
+}
+
+template <class Real>
+Weighed<Real> weigh_slots(const RouterSpec& spec, const RowConstants& constants, const RowAnswer<Real>& answer,
+                          std::span<const Real> biased_keys) {
+  const std::span<const std::int32_t> ids = answer.expert_ids;
+  LearnedScales scales;
+  if (spec.weights.per_expert_scale) scales.per_slot = gather<float>(constants.per_expert_scale, ids);
+  scales.global = constants.global_scale;
+  if (spec.weights.renormalize == Renormalize::kLogSpaceL1) {
+    return weigh_in_log_space<Real>(spec.weights, gather<Real>(answer.logits, ids), scales);
+  }
+  const bool biased = spec.weights.source == WeightSource::kBiasedScore;
+  return weigh<Real>(spec.weights, gather<Real>(biased ? biased_keys : std::span<const Real>(answer.scores), ids),
+                     scales);
+}
+
+template <class Real>
+void sort_by_index(RowAnswer<Real>& answer) {
+  std::vector<std::size_t> order(answer.expert_ids.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return answer.expert_ids[a] < answer.expert_ids[b]; });
+  const RowAnswer<Real> by_key = answer;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    answer.expert_ids[i] = by_key.expert_ids[order[i]];
+    answer.weights[i] = by_key.weights[order[i]];
+    answer.values[i] = by_key.values[order[i]];
+  }
+}
+
+// The ids that are returned: zero experts under their own id, or as id 0 with weight 0.
+template <class Real>
+void name_experts(const RouterSpec& spec, RowAnswer<Real>& answer) {
+  answer.ids = answer.expert_ids;
+  if (spec.special.zero_type != ZeroType::kIdentityRemappedToId0Weight0) return;
+  for (std::size_t i = 0; i < answer.ids.size(); ++i) {
+    if (answer.ids[i] < num_experts(spec) || answer.ids[i] >= ranked_experts(spec)) continue;
+    answer.ids[i] = 0;
+    answer.weights[i] = 0;
+  }
+}
+
+template <class Real>
+RowAnswer<Real> route(const RouterSpec& spec, std::span<const Real> logits, const RowConstants& constants) {
+  check_sizes(spec, logits.size(), constants);
+  const auto columns = static_cast<std::size_t>(topk_columns(spec));
+  RowAnswer<Real> answer;
+  for (const Real x : logits) answer.logits.push_back(ArithmeticOf<Real>::one_nan(x));
+  answer.scores = scores_before_selection<Real>(spec, answer.logits);
+  if (!constants.routable) {
+    answer.ids = answer.expert_ids = std::vector<std::int32_t>(columns, -1);
+    answer.weights = answer.values = std::vector<Real>(columns);
+    return answer;
   }
 
-  // biased_score: the key as it was before a `zero` mask.
-  const bool biased = spec.weights.source == WeightSource::kBiasedScore;
-  const Weighed<Real> weighed = weigh<Real>(spec.weights, gather<Real>(biased ? keys : answer.scores, answer.ids));
-  answer.weights = weighed.weights;
+  std::vector<Real> biased_keys;
+  if (spec.selection.method == SelectionMethod::kHashTable) {
+    answer.expert_ids.assign(constants.table_ids.begin(), constants.table_ids.end());
+  } else {
+    answer.expert_ids = select_by_keys<Real>(spec, constants, answer, biased_keys);
+  }
+  for (auto id = static_cast<std::int32_t>(ranked_experts(spec)); answer.expert_ids.size() < columns; ++id) {
+    answer.expert_ids.push_back(id);  // shared experts in the gate
+  }
+  score_the_chosen<Real>(spec, answer);
+
+  Weighed<Real> weighed = weigh_slots<Real>(spec, constants, answer, biased_keys);
+  answer.weights = std::move(weighed.weights);
+  answer.values = std::move(weighed.values);
   answer.sum = weighed.sum;
   answer.denominator = weighed.denominator;
   if (spec.selection.sort == SlotOrder::kByIndex) sort_by_index(answer);
+  name_experts(spec, answer);
   return answer;
 }
 
@@ -98,35 +193,6 @@ RowAnswer<float> route_row(const RouterSpec& spec, std::span<const float> logits
 
 RowAnswer<double> route_row(const RouterSpec& spec, std::span<const double> logits, const RowConstants& constants) {
   return route<double>(spec, logits, constants);
-}
-
-RowConstants row_constants(const RouterSpec& spec, const RouterInputs& inputs, std::int64_t row) {
-  RowConstants constants;
-  const auto at = static_cast<std::size_t>(row);
-  if (spec.selection.bias != BiasType::kNone) {
-    const auto width = static_cast<std::size_t>(ranked_experts(spec));
-    const std::int64_t row_class = inputs.row_class.empty() ? 0 : inputs.row_class.at(at);
-    const auto classes = static_cast<std::int64_t>(spec.selection.bias_variants.size());
-    constants.routable = row_class >= 0 && row_class < classes;
-    if (constants.routable) {
-      constants.selection_bias =
-          std::span<const float>(inputs.selection_bias).subspan(static_cast<std::size_t>(row_class) * width, width);
-    }
-  }
-  if (spec.weights.per_expert_scale) constants.per_expert_scale = inputs.per_expert_scale;
-  if (spec.weights.global_scale) constants.global_scale = inputs.global_scale.at(0);
-  if (spec.selection.method == SelectionMethod::kHashTable) {
-    const std::int64_t token = inputs.token_ids.at(at);
-    const auto k = static_cast<std::size_t>(top_k(spec));
-    const auto vocab = static_cast<std::int64_t>(inputs.hash_table.size() / k);
-    if (token < 0 || token >= vocab) {
-      constants.routable = false;
-    } else {
-      constants.table_ids =
-          std::span<const std::int32_t>(inputs.hash_table).subspan(static_cast<std::size_t>(token) * k, k);
-    }
-  }
-  return constants;
 }
 
 }  // namespace samebits::oracle

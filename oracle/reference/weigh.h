@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,10 +15,32 @@ namespace samebits::oracle {
 
 template <class Real>
 struct Weighed {
+  std::vector<Real> values;   // [K] NaN as 0
   std::vector<Real> weights;  // [K] in the order of the values
   Real sum{};                 // S
   Real denominator{};         // D; 1 without renormalisation
 };
+
+// Learned factors, applied after everything but the last rounding.
+struct LearnedScales {
+  std::vector<float> per_slot = {};  // [K] per_expert_scale of the expert in each slot, or empty
+  std::optional<float> global = {};
+};
+
+template <class Real>
+Real routed_scale(const RouterSpec::Weights& spec) {
+  return spec.scale_stage == ScaleStage::kOnExpertOutput ? 1.0f : static_cast<float>(spec.routed_scaling_factor);
+}
+
+// The last steps of a weight: learned scales, rounding to bf16; not finite: 0.
+template <class Real>
+Real finished_weight(const RouterSpec::Weights& spec, Real w, std::size_t slot, const LearnedScales& scales) {
+  using A = ArithmeticOf<Real>;
+  if (!scales.per_slot.empty()) w = A::mul(w, scales.per_slot[slot]);
+  if (scales.global) w = A::mul(w, *scales.global);
+  if (spec.dtype == FloatType::kBf16) w = A::round_to_bf16(w);
+  return std::isfinite(w) ? w : Real{0};
+}
 
 template <class Real>
 Real weight_denominator(const RouterSpec::Weights& spec, Real sum) {
@@ -33,48 +56,45 @@ Real weight_denominator(const RouterSpec::Weights& spec, Real sum) {
   return sum;
 }
 
-// `values` are the scores of the chosen in slot order, that is key descending: S is their left fold in this order, also
-// when the ids are returned sorted by index. Never NaN or Inf:
+// `values` are those of the K slots in slot order: S is their left fold in this order, also when the ids are returned
+// sorted by index. Never NaN or Inf:
 //   a NaN value counts as 0;
+//   D = 0: all weights are 0, whatever the scales;
 //   with +Inf among the values and renormalisation, +Inf counts as 1 and everything else as 0;
-//   with +Inf and no renormalisation, the +Inf ones weigh the largest finite fp32 (not scaled), everything else 0;
+//   with +Inf and no renormalisation, the +Inf ones weigh the largest finite fp32 and the others 0, without any scale;
 //   any weight that is still not finite after the last rounding is 0.
 template <class Real>
-Weighed<Real> weigh(const RouterSpec::Weights& spec, std::span<const Real> values) {
+Weighed<Real> weigh(const RouterSpec::Weights& spec, std::span<const Real> values, const LearnedScales& scales = {}) {
   using A = ArithmeticOf<Real>;
   constexpr Real kInf = std::numeric_limits<Real>::infinity();
   const bool renormalize = spec.renormalize != Renormalize::kNone;
-  const Real scale =
-      spec.scale_stage == ScaleStage::kOnExpertOutput ? 1.0f : static_cast<float>(spec.routed_scaling_factor);
+  const Real scale = routed_scale<Real>(spec);
 
-  std::vector<Real> s(values.begin(), values.end());
-  for (Real& x : s) {
-    if (std::isnan(x)) x = 0;
-  }
+  Weighed<Real> result;
+  for (const Real x : values) result.values.push_back(std::isnan(x) ? Real{0} : x);
+  std::vector<Real> s = result.values;
   const bool infinite = std::count(s.begin(), s.end(), kInf) > 0;
   if (infinite) {
     for (Real& x : s) x = x == kInf ? Real{1} : Real{0};
   }
-
-  Weighed<Real> result;
   for (std::size_t i = 0; i < s.size(); ++i) result.sum = i == 0 ? s[0] : A::add(result.sum, s[i]);
   result.denominator = renormalize ? weight_denominator(spec, result.sum) : Real{1};
 
-  for (const Real x : s) {
+  for (std::size_t i = 0; i < s.size(); ++i) {
+    const Real x = s[i];
     Real w = 0;
     if (infinite && !renormalize) {
-      w = x * std::numeric_limits<float>::max();
+      w = finished_weight<Real>(spec, x * std::numeric_limits<float>::max(), i, {});
     } else if (!renormalize) {
-      w = A::mul(x, scale);
+      w = finished_weight(spec, A::mul(x, scale), i, scales);
     } else if (result.denominator == 0) {
       w = 0;
     } else if (spec.scale_stage == ScaleStage::kBeforeDivide) {
-      w = A::div(A::mul(x, scale), result.denominator);
+      w = finished_weight(spec, A::div(A::mul(x, scale), result.denominator), i, scales);
     } else {
-      w = A::mul(A::div(x, result.denominator), scale);
+      w = finished_weight(spec, A::mul(A::div(x, result.denominator), scale), i, scales);
     }
-    if (spec.dtype == FloatType::kBf16) w = A::round_to_bf16(w);
-    result.weights.push_back(std::isfinite(w) ? w : Real{0});
+    result.weights.push_back(w);
   }
   return result;
 }
