@@ -59,7 +59,7 @@ enum class LogitsFamily {
 // Input scale vector, per-expert scale and global scale.
 enum class ScaleFamily {
   kUnit,          // 1
-  kNormal,        // 1 + N(0, 1) / 4: a negative one is rare, but there are some
+  kNormal,        // 1 + N(0, 1) / 2: about one in 50 is negative
   kWideExponent,  // N(0, 1) * 2^n, n uniform in -20 .. 20
 };
 enum class TokenFamily {

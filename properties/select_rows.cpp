@@ -41,6 +41,8 @@ oracle::RouterInputs select_rows(const oracle::RouterInputs& inputs, const RunRe
   selected.num_valid_rows = request.num_valid_rows;
   selected.hidden_states.clear();
   selected.router_logits.clear();
+  selected.token_ids.clear();
+  selected.row_class.clear();
 
   const bool from_logits = inputs.from_logits();
   const auto width = static_cast<std::size_t>(from_logits ? inputs.gate_rows : inputs.hidden_size);
@@ -56,6 +58,9 @@ oracle::RouterInputs select_rows(const oracle::RouterInputs& inputs, const RunRe
       throw std::invalid_argument("run " + request.id + ": row " + std::to_string(row) + " of a case with " +
                                   std::to_string(inputs.num_tokens) + " rows; allowed are 0 to T - 1");
     }
+    // A replaced row keeps both.
+    if (!inputs.token_ids.empty()) selected.token_ids.push_back(inputs.token_ids[static_cast<std::size_t>(row)]);
+    if (!inputs.row_class.empty()) selected.row_class.push_back(inputs.row_class[static_cast<std::size_t>(row)]);
     const std::size_t from = static_cast<std::size_t>(row) * width;
     const std::size_t to = r * width;
     const RowReplacement replacement = request.replace.empty() ? RowReplacement::kKeep : request.replace[r];

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "oracle/tensors/bf16.h"
 #include "properties/generators/random_bits.h"
@@ -111,6 +112,32 @@ float logit_value(const CaseDescription& d, std::uint32_t ulp, std::int64_t expe
 
 std::uint32_t logit_ulp(const oracle::RouterSpec& spec) {
   return rounds_logits_to_bf16(spec) ? 0x10000u : 1u;
+}
+
+// Of a bias tensor, one row for each class.
+std::vector<float> generate_bias(const CaseDescription& d, BiasFamily family, Stream stream,
+                                 const std::vector<std::int64_t>& classes, const std::vector<std::int64_t>& experts) {
+  return fill<float>(classes, experts, [&](std::int64_t row_class) {
+    const std::int64_t mask = uniform_below(random_bits(d.data_key, stream, row_class + 1, 0), 1024);
+    const float offset = d.bias_offset + d.bias_spread * static_cast<float>(row_class);
+    return [=, spread = d.bias_spread, row = RandomRow(d.data_key, stream, row_class)](std::int64_t expert) mutable {
+      const std::uint64_t bits = row.at(expert);
+      switch (family) {
+        case BiasFamily::kZero:
+          break;
+        case BiasFamily::kNormal:
+          return offset + spread * normal(bits);
+        case BiasFamily::kUniform:
+          return offset + spread * (static_cast<float>(bits >> 40) * 0x1p-24f);
+        case BiasFamily::kStepped:
+          // Experts e < 2^m take 2^m consecutive steps in the order that the mask gives.
+          return offset + spread * static_cast<float>(expert ^ mask);
+        case BiasFamily::kFewDistinct:
+          return offset + spread * static_cast<float>(geometric_level(bits));
+      }
+      return 0.0f;
+    };
+  });
 }
 
 template <class T>
@@ -245,30 +272,38 @@ std::vector<float> generate_gate_weight_fp32(const Case& c, const Kept& kept) {
   return generate_gate_weight<float>(c, kept);
 }
 
-std::vector<float> generate_bias(const CaseDescription& d, TensorId tensor, const Kept& kept) {
-  const bool linear = tensor == TensorId::kLinearBias;
-  const BiasFamily family = linear ? d.linear_bias : d.selection_bias;
-  const Stream stream = linear ? Stream::kLinearBias : Stream::kSelectionBias;
-  const std::int64_t mask = uniform_below(random_bits(d.data_key, stream, 1, 0), 1024);
-  return fill<float>({0}, kept.experts, [&](std::int64_t) {
-    return [&, family, mask, row = RandomRow(d.data_key, stream, 0)](std::int64_t expert) mutable {
-      const std::uint64_t bits = row.at(expert);
-      switch (family) {
-        case BiasFamily::kZero:
-          break;
-        case BiasFamily::kNormal:
-          return d.bias_offset + d.bias_spread * normal(bits);
-        case BiasFamily::kUniform:
-          return d.bias_offset + d.bias_spread * (static_cast<float>(bits >> 40) * 0x1p-24f);
-        case BiasFamily::kStepped:
-          // Experts e < 2^m take 2^m consecutive steps in the order that the mask gives.
-          return d.bias_offset + d.bias_spread * static_cast<float>(expert ^ mask);
-        case BiasFamily::kFewDistinct:
-          return d.bias_offset + d.bias_spread * static_cast<float>(geometric_level(bits));
-      }
-      return 0.0f;
-    };
-  });
+std::vector<float> generate_linear_bias(const CaseDescription& d, const Kept& kept) {
+  return generate_bias(d, d.linear_bias, Stream::kLinearBias, {0}, kept.experts);
+}
+
+std::vector<float> generate_selection_bias(const Case& c, const Kept& kept) {
+  std::vector<std::int64_t> classes(c.spec.selection.bias_variants.size());
+  std::iota(classes.begin(), classes.end(), std::int64_t{0});
+  return generate_bias(c.description, c.description.selection_bias, Stream::kSelectionBias, classes, kept.ranked);
+}
+
+std::vector<float> generate_scale(const CaseDescription& d, TensorId tensor, const Kept& kept) {
+  const bool vector = tensor == TensorId::kInputScaleVector, global = tensor == TensorId::kGlobalScale;
+  const Stream stream = vector ? Stream::kInputScaleVector : global ? Stream::kGlobalScale : Stream::kPerExpertScale;
+  return fill<float>({0},
+                     vector   ? kept.columns
+                     : global ? std::vector<std::int64_t>{0}
+                              : kept.experts,
+                     [&](std::int64_t) {
+                       return [&, bits = RandomRow(d.data_key, stream, 0),
+                               exponents = RandomRow(d.data_key, stream, 1)](std::int64_t column) mutable {
+                         const float value = normal(bits.at(column));
+                         switch (d.scales) {
+                           case ScaleFamily::kUnit:
+                             break;
+                           case ScaleFamily::kNormal:
+                             return 1.0f + 0.5f * value;
+                           case ScaleFamily::kWideExponent:
+                             return value * power_of_two(exponents.at(column));
+                         }
+                         return 1.0f;
+                       };
+                     });
 }
 
 std::vector<float> generate_router_logits(const Case& c, const Kept& kept) {

@@ -18,6 +18,12 @@ enum class Stream : std::uint32_t {
   kSelectionBias,
   kLogits,
   kCase,  // data keys of the cases of a seed
+  kInputScaleVector,
+  kPerExpertScale,
+  kGlobalScale,
+  kHashTable,
+  kTokenIds,
+  kRowClass,
 };
 
 // Two columns share one Philox4x32-10 block, so reading columns in ascending order costs half a block each.
