@@ -145,7 +145,7 @@ TEST(Tc256Logits, InfUnderFp32WeightsIsNanAndUnderBf16WeightsIsInf) {
   EXPECT_EQ(std::bit_cast<std::uint32_t>(tc256_logits(RouterSpec{}, inputs, all_rows(inputs))[0]), 0x7fffffffu);
 }
 
-TEST(Tc256Logits, BiasThenRoundingThenTemperature) {
+TEST(Tc256Logits, BiasThenRoundingThenTemperatureThenSoftcap) {
   RouterInputs inputs;
   inputs.num_tokens = 1;
   inputs.hidden_size = 1;
@@ -165,7 +165,7 @@ TEST(Tc256Logits, BiasThenRoundingThenTemperature) {
   spec.logits.temperature = 3.0;
   EXPECT_EQ(logit(), (1.0f + 0x1p-6f) / 3.0f);
   spec.logits.softcap = 30.0;
-  EXPECT_THROW(logit(), std::invalid_argument);
+  EXPECT_EQ(logit(), 30.0f * tc256::tanh((1.0f + 0x1p-6f) / 3.0f / 30.0f));
 }
 
 TEST(Tc256Logits, GivenLogitsAreFinishedButNanBecomesTheOneNan) {

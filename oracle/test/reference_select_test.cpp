@@ -180,11 +180,17 @@ TEST(Route, Bf16ScoresAreRankedAsRounded) {
   EXPECT_THAT(route(spec, {6.0f, 6.03125f}).ids, ElementsAre(0));
 }
 
-TEST(Route, RefusesStepsItDoesNotHave) {
+TEST(Route, RefusesTensorsOfTheWrongSize) {
   RouterSpec spec = spec_of(2, 1, ScoreFunc::kSigmoid);
   EXPECT_THROW(route(spec, {1, 2, 3}), std::invalid_argument);
   EXPECT_THROW(route(spec, {1, 2}, {1}), std::invalid_argument);
-  spec.selection.method = SelectionMethod::kSparsemixer;
+  spec.weights.per_expert_scale = true;
+  EXPECT_THROW(route(spec, {1, 2}), std::invalid_argument);
+  spec.weights.per_expert_scale = false;
+  spec.weights.global_scale = true;
+  EXPECT_THROW(route(spec, {1, 2}), std::invalid_argument);
+  spec.weights.global_scale = false;
+  spec.selection.method = SelectionMethod::kHashTable;
   EXPECT_THROW(route(spec, {1, 2}), std::invalid_argument);
 }
 
