@@ -44,9 +44,10 @@ void add_spec_options(CLI::App& command, SpecOptions& options) {
       ->required()
       ->type_name("S");
   command.add_option("--variant", options.variant, "A named variant of the spec (see `show --spec S`)")->type_name("V");
-  command.add_option("--layer", options.layer, "Apply the spec's overrides for this layer")
-      ->type_name("N")
-      ->check(whole_number(0, INT64_MAX));
+  command
+      .add_option("--layer", options.layer,
+                  "Apply the spec's overrides for this layer: a number, or a name of the spec")
+      ->type_name("L");
   command.add_option("--set", options.set, "Change a field, e.g. --set selection.bias=bf16; may be repeated")
       ->type_name("PATH=VALUE")
       ->take_all()

@@ -44,7 +44,7 @@ CLI::Validator whole_number(std::uint64_t least, std::uint64_t most);
 
 struct SpecOptions {
   std::string spec, variant;
-  std::optional<std::int64_t> layer;
+  std::optional<std::string> layer;
   std::vector<std::string> set;  // path=value
 };
 void add_spec_options(CLI::App& command, SpecOptions& options);

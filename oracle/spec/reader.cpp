@@ -1,8 +1,10 @@
 // parse_spec() and read_spec_file(): YAML text to a checked SpecFile.
 #include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <set>
 
+#include "oracle/spec/codec.h"
 #include "oracle/spec/field.h"
 #include "oracle/spec/overlay.h"
 #include "oracle/spec/spec_yaml.h"
@@ -120,27 +122,40 @@ class Reader {
     const YamlNode* set = nullptr;
     for (std::size_t i = 0; i < item.keys.size(); ++i) {
       if (item.keys[i].text == "layers") {
-        override.layers = read_layers(item.values[i]);
+        read_layers(item.values[i], override);
       } else if (item.keys[i].text == "set") {
         set = &item.values[i];
       } else {
         fail(item.keys[i], "layer_overrides", "layers, set", "remove it");
       }
     }
-    if (override.layers.empty() || set == nullptr) fail(item, "layer_overrides", form, "give both");
-    std::vector<std::string> numbers;
-    for (const std::int64_t layer : override.layers) numbers.push_back(std::to_string(layer));
-    const std::string label = "layer override for " + yaml::join(numbers, ", ");
+    if ((override.layers.empty() && override.name.empty()) || set == nullptr) {
+      fail(item, "layer_overrides", form, "give both");
+    }
+    std::vector<std::string> layers;
+    if (!override.name.empty()) layers.push_back(override.name);
+    for (const std::int64_t layer : override.layers) layers.push_back(std::to_string(layer));
+    const std::string label = "layer override for " + yaml::join(layers, ", ");
     override.set = read_assignments(*set, label);
     file_.layer_overrides.push_back(std::move(override));
     yaml::apply_overlays(file_.base, positions_, file_.file, {{label, at(item), &file_.layer_overrides.back().set}});
   }
 
-  std::vector<std::int64_t> read_layers(const YamlNode& layers) const {
+  void read_layers(const YamlNode& layers, LayerOverride& override) const {
     const std::string field = "layer_overrides.layers";
+    if (layers.kind == NodeKind::kScalar) {
+      // A name that began otherwise could be taken for a number.
+      const bool is_name = yaml::Name().valid(layers.text) && std::isalpha(static_cast<unsigned char>(layers.text[0]));
+      if (!is_name) {
+        fail(layers, field, "list of layer numbers, or a name that begins with a letter",
+             "write layers: [0, 1, 2] or layers: draft");
+      }
+      override.name = layers.text;
+      return;
+    }
     RouterSpec holder;  // the same kind of list as hash.layers
     if (!yaml::find_field("hash.layers")->read(holder, layers) || holder.hash.layers.empty()) {
-      fail(layers, field, "list of layer numbers, at least one", "write layers: [0, 1, 2]");
+      fail(layers, field, "list of layer numbers, at least one, or a name", "write layers: [0, 1, 2] or layers: draft");
     }
     const auto& num_layers = file_.base.shape.num_layers;
     std::set<std::int64_t> seen;
@@ -152,7 +167,7 @@ class Reader {
       }
       if (!seen.insert(layer).second) fail(layers.values[i], field, "each layer once", "remove it");
     }
-    return holder.hash.layers;
+    override.layers = std::move(holder.hash.layers);
   }
 
   const YamlNode& root_;

@@ -1,6 +1,7 @@
 // resolve(): one RouterSpec from a spec file, a variant, a layer and the command line.
 #include <algorithm>
 
+#include "oracle/spec/codec.h"
 #include "oracle/spec/overlay.h"
 #include "oracle/spec/spec_yaml.h"
 #include "oracle/spec/text.h"
@@ -21,13 +22,32 @@ const std::vector<Assignment>& find_variant(const SpecFile& file, const std::str
                                     (guess.empty() ? "choose one of these" : "did you mean " + guess + "?")));
 }
 
-void check_layer(const SpecFile& file, std::int64_t layer) {
+// Layers of the model by number, and the named groups of the file.
+std::vector<const LayerOverride*> find_overrides(const SpecFile& file, const std::string& layer) {
+  std::vector<const LayerOverride*> found;
+  std::vector<std::string> names;
+  yaml::YamlNode text;
+  text.kind = yaml::NodeKind::kScalar;
+  text.text = layer;
+  const auto number = yaml::Integer{}.decode(text);
+  for (const LayerOverride& override : file.layer_overrides) {
+    const bool has_number =
+        number && std::find(override.layers.begin(), override.layers.end(), *number) != override.layers.end();
+    if (has_number || (!override.name.empty() && override.name == layer)) found.push_back(&override);
+    if (!override.name.empty() && std::find(names.begin(), names.end(), override.name) == names.end()) {
+      names.push_back(override.name);
+    }
+  }
   const auto& num_layers = file.base.shape.num_layers;
-  if (layer >= 0 && (!num_layers || layer < *num_layers)) return;
-  const std::string allowed = num_layers ? "0 .. " + std::to_string(*num_layers - 1) : "0 or more";
-  throw SpecError(yaml::message({file.file, 0, 0}, "layer",
-                                "found " + std::to_string(layer) + "; allowed: " + allowed +
-                                    "; choose a layer of the model (layers count from 0)"));
+  const bool is_a_layer = number && *number >= 0 && (!num_layers || *number < *num_layers);
+  if (is_a_layer || !found.empty()) return found;
+
+  const std::string guess = yaml::nearest(layer, names);
+  names.insert(names.begin(), num_layers ? "0 .. " + std::to_string(*num_layers - 1) : "0 or more");
+  throw SpecError(yaml::message(
+      {file.file, 0, 0}, "layer",
+      "found " + yaml::shown(layer) + "; allowed: " + yaml::join(names, ", ") + "; " +
+          (guess.empty() ? "choose a layer of the model (layers count from 0)" : "did you mean " + guess + "?")));
 }
 
 }  // namespace
@@ -36,11 +56,8 @@ RouterSpec resolve(const SpecFile& file, const Resolution& resolution) {
   const yaml::Position in_file{file.file, 0, 0};
   std::vector<yaml::Overlay> overlays;
   if (resolution.layer) {
-    check_layer(file, *resolution.layer);
-    for (const LayerOverride& override : file.layer_overrides) {
-      const bool applies =
-          std::find(override.layers.begin(), override.layers.end(), *resolution.layer) != override.layers.end();
-      if (applies) overlays.push_back({"layer " + std::to_string(*resolution.layer), in_file, &override.set});
+    for (const LayerOverride* override : find_overrides(file, *resolution.layer)) {
+      overlays.push_back({"layer " + *resolution.layer, in_file, &override->set});
     }
   }
   if (resolution.variant) {

@@ -28,8 +28,10 @@ struct Assignment {
   int column = 0;
 };
 
+// Layers of the model by number, or a group of other layers by a name, such as those of a draft model.
 struct LayerOverride {
-  std::vector<std::int64_t> layers;
+  std::vector<std::int64_t> layers;  // empty: `name` is set
+  std::string name;
   std::vector<Assignment> set;
 };
 
@@ -46,8 +48,8 @@ SpecFile parse_spec(const std::string& yaml, const std::string& file_name);
 
 struct Resolution {
   std::optional<std::string> variant = std::nullopt;
-  std::optional<std::int64_t> layer = std::nullopt;
-  std::vector<Assignment> set = {};  // from --set, applied last
+  std::optional<std::string> layer = std::nullopt;  // a number, counted from 0, or a name of the file
+  std::vector<Assignment> set = {};                 // from --set, applied last
 };
 // Base, then the layer's overrides, then the variant, then `set`; validated as a whole.
 RouterSpec resolve(const SpecFile& file, const Resolution& resolution);

@@ -20,6 +20,8 @@ layer_overrides:
     shape.num_experts: 16
 - layers: [4]
   set: {weights.routed_scaling_factor: 3.0}
+- layers: draft
+  set: {weights.routed_scaling_factor: 7.0}
 variants:
   v:
     weights.routed_scaling_factor: 4.0
@@ -37,13 +39,15 @@ TEST(SpecOverlay, LaterOnesWin) {
   const Assignment set{"weights.routed_scaling_factor", "5.0"};
   const Assignment set_again{"weights.routed_scaling_factor", "6.0"};
   EXPECT_EQ(scale({}), 1.0);
-  EXPECT_EQ(scale({.layer = 2}), 1.0);
-  EXPECT_EQ(scale({.layer = 3}), 2.0);
-  EXPECT_EQ(scale({.layer = 4}), 3.0);
-  EXPECT_EQ(scale({.variant = "v", .layer = 4}), 4.0);
-  EXPECT_EQ(scale({.variant = "v", .layer = 4, .set = {set}}), 5.0);
+  EXPECT_EQ(scale({.layer = "2"}), 1.0);
+  EXPECT_EQ(scale({.layer = "3"}), 2.0);
+  EXPECT_EQ(scale({.layer = "4"}), 3.0);
+  EXPECT_EQ(scale({.layer = "draft"}), 7.0);
+  EXPECT_EQ(scale({.variant = "v", .layer = "draft"}), 4.0);
+  EXPECT_EQ(scale({.variant = "v", .layer = "4"}), 4.0);
+  EXPECT_EQ(scale({.variant = "v", .layer = "4", .set = {set}}), 5.0);
   EXPECT_EQ(scale({.set = {set, set_again}}), 6.0);
-  EXPECT_EQ(num_experts(resolve(layered(), {.variant = "v", .layer = 4})), 16);
+  EXPECT_EQ(num_experts(resolve(layered(), {.variant = "v", .layer = "4"})), 16);
   EXPECT_TRUE(resolve(layered(), {.variant = "same"}) == layered().base);
 }
 
@@ -54,10 +58,13 @@ TEST(SpecOverlay, FileKeepsOrderAndPositions) {
   const Assignment& list = file.variants[0].second[1];
   EXPECT_EQ(list.path, "selection.bias_variants");
   EXPECT_EQ(list.text, "[a, \"b\"]");
-  EXPECT_EQ(list.line, 16);
+  EXPECT_EQ(list.line, 18);
   EXPECT_EQ(list.column, 30);
-  ASSERT_EQ(file.layer_overrides.size(), 2u);
+  ASSERT_EQ(file.layer_overrides.size(), 3u);
   EXPECT_THAT(file.layer_overrides[0].layers, testing::ElementsAre(3, 4));
+  EXPECT_EQ(file.layer_overrides[0].name, "");
+  EXPECT_THAT(file.layer_overrides[2].layers, testing::IsEmpty());
+  EXPECT_EQ(file.layer_overrides[2].name, "draft");
 }
 
 TEST(SpecOverlay, WrongValueInAVariantNamesTheVariantAndTheLine) {
@@ -104,8 +111,15 @@ TEST(SpecOverlay, WrongForms) {
   EXPECT_THAT(error("layer_overrides: [1]\n"), StartsWith("f.yaml:5:19: layer_overrides: found 1;"));
   EXPECT_THAT(error("layer_overrides: [{layers: [1]}]\n"), HasSubstr("allowed: a map with layers and set; give both"));
   EXPECT_THAT(error("layer_overrides: [{set: {}}]\n"), HasSubstr("allowed: a map with layers and set; give both"));
+  EXPECT_THAT(error("layer_overrides: [{layers: draft, set: {shape.top_k: 9}}]\n"),
+              HasSubstr("shape.top_k (layer override for draft): found 9;"));
   EXPECT_THAT(error("layer_overrides: [{layers: [], set: {}}]\n"), HasSubstr("layer_overrides.layers: found []"));
-  EXPECT_THAT(error("layer_overrides: [{layers: draft, set: {}}]\n"), HasSubstr("layer_overrides.layers: found draft"));
+  for (const char* layers : {"3", "-draft", "3rd", "\"\"", "a b", "null", "{}"}) {
+    EXPECT_THAT(error("layer_overrides: [{layers: " + std::string(layers) + ", set: {}}]\n"),
+                HasSubstr("layer_overrides.layers: found "))
+        << layers;
+  }
+  EXPECT_EQ(error("layer_overrides: [{layers: draft, set: {}}]\n"), "");
   EXPECT_THAT(error("layer_overrides: [{layers: [1, 1], set: {}}]\n"),
               HasSubstr("layers: found 1; allowed: each layer once"));
   EXPECT_THAT(error("layer_overrides: [{layers: [1], sets: {}}]\n"), HasSubstr("layer_overrides: found sets;"));
@@ -121,9 +135,25 @@ TEST(SpecResolve, UnknownVariantListsTheKnownOnes) {
 }
 
 TEST(SpecResolve, LayerMustExist) {
-  EXPECT_THAT(resolve_error(layered(), {.layer = -1}), StartsWith("f.yaml: layer: found -1; allowed: 0 or more;"));
+  EXPECT_THAT(resolve_error(layered(), {.layer = "-1"}),
+              StartsWith("f.yaml: layer: found -1; allowed: 0 or more, draft;"));
+  EXPECT_EQ(resolve_error(layered(), {.layer = "graft"}),
+            "f.yaml: layer: found graft; allowed: 0 or more, draft; did you mean draft?");
+  for (const char* layer : {"", "03", "1.0", "1e1", "0x1", " 3", "draft ", "99999999999999999999"}) {
+    EXPECT_THAT(resolve_error(layered(), {.layer = layer}), HasSubstr("; allowed: 0 or more, draft; ")) << layer;
+  }
   const SpecFile file = read_spec_file(fixture("deepseek-v4-flash"));
-  EXPECT_THAT(resolve_error(file, {.layer = 43}), HasSubstr("layer: found 43; allowed: 0 .. 42;"));
+  EXPECT_THAT(resolve_error(file, {.layer = "43"}), HasSubstr("layer: found 43; allowed: 0 .. 42;"));
+  EXPECT_THAT(resolve_error(file, {.layer = "draft"}), HasSubstr("layer: found draft; allowed: 0 .. 42;"));
+}
+
+TEST(SpecResolve, DraftLayersAreALayerByName) {
+  const SpecFile file = read_spec_file(fixture("deepseek-v4.1-flash"));
+  const RouterSpec draft = resolve(file, {.variant = "bf16_bias", .layer = "draft"});
+  EXPECT_EQ(num_experts(draft), 128);
+  EXPECT_EQ(top_k(draft), 3);
+  EXPECT_EQ(draft.selection.bias, BiasType::kBf16);
+  EXPECT_EQ(num_experts(resolve(file, {.layer = "39"})), 384);
 }
 
 TEST(SpecResolve, ErrorsOfTheCommandLineNameTheAssignment) {
@@ -148,18 +178,21 @@ TEST(SpecResolve, ErrorsOfTheCommandLineNameTheAssignment) {
 TEST(SpecResolve, CombinationsAreCheckedAsAWhole) {
   const SpecFile file = read_spec_file(fixture("deepseek-v4-flash"));
   EXPECT_EQ(resolve_error(file, {.variant = "bf16_bias"}), "");
-  EXPECT_EQ(resolve_error(file, {.layer = 0}), "");
-  EXPECT_THAT(resolve_error(file, {.variant = "bf16_bias", .layer = 0}),
+  EXPECT_EQ(resolve_error(file, {.layer = "0"}), "");
+  EXPECT_THAT(resolve_error(file, {.variant = "bf16_bias", .layer = "0"}),
               HasSubstr("selection.bias (variant bf16_bias): found bf16; allowed: none when selection.method is "
                         "hash_table"));
 }
 
-TEST(SpecResolve, HashLayersAreRefusedByNameAndTheOthersRun) {
+TEST(SpecResolve, HashLayersAreLayersWithATable) {
   const SpecFile file = read_spec_file(fixture("deepseek-v4-flash"));
-  EXPECT_EQ(unsupported_reason(resolve(file, {})), std::nullopt);
-  EXPECT_EQ(unsupported_reason(resolve(file, {.layer = 3})), std::nullopt);
-  EXPECT_EQ(unsupported_reason(resolve(file, {.layer = 0})),
-            "not implemented yet: hash_table selection (layers 0, 1, 2); choose a top-k layer with --layer");
+  EXPECT_TRUE(resolve(file, {.layer = "3"}) == file.base);
+  for (const char* layer : {"0", "1", "2"}) {
+    const RouterSpec spec = resolve(file, {.layer = layer});
+    EXPECT_EQ(spec.selection.method, SelectionMethod::kHashTable);
+    EXPECT_EQ(spec.selection.bias, BiasType::kNone);
+    EXPECT_EQ(unsupported_reason(spec), std::nullopt);
+  }
 }
 
 }  // namespace
