@@ -1,48 +1,23 @@
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <cmath>
+#include <random>
 
 #include "oracle/emulate/fast_chain.h"
 #include "oracle/emulate/fp32.h"
 #include "oracle/emulate/gate_weight.h"
 #include "oracle/tensors/bf16.h"
-#include "oracle/test/emulate_categories.h"
+#include "oracle/test/emulate_inputs.h"
 
 namespace samebits::oracle {
 namespace {
 
+using test::all_rows;
 using test::Bits16;
+using test::bits_of;
 using test::Category;
-
-RouterInputs random_inputs(Category category, std::int64_t tokens, std::int64_t hidden, std::int64_t experts) {
-  test::Operands operands(static_cast<std::uint64_t>(hidden * 31 + experts));
-  RouterInputs inputs;
-  inputs.num_tokens = tokens;
-  inputs.hidden_size = hidden;
-  inputs.gate_rows = experts;
-  Bits16 row, column;
-  for (std::int64_t i = 0; i < std::max(tokens, experts); ++i) {
-    operands.fill(category, static_cast<std::size_t>(hidden), row, column);
-    if (i < tokens) inputs.hidden_states.insert(inputs.hidden_states.end(), row.begin(), row.end());
-    if (i < experts) inputs.gate_weight_bf16.insert(inputs.gate_weight_bf16.end(), column.begin(), column.end());
-  }
-  return inputs;
-}
-
-void use_fp32_weights(RouterInputs& inputs) {
-  std::uint32_t low = 1;
-  for (const std::uint16_t w : inputs.gate_weight_bf16) {
-    low = low * 1664525u + 1013904223u;
-    inputs.gate_weight_fp32.push_back(std::bit_cast<float>((std::uint32_t{w} << 16) | (low >> 16)));
-  }
-  inputs.gate_weight_bf16.clear();
-}
-
-std::vector<std::int64_t> all_rows(const RouterInputs& inputs) {
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(inputs.num_tokens));
-  std::iota(rows.begin(), rows.end(), 0);
-  return rows;
-}
+using test::random_inputs;
+using test::use_fp32_weights;
 
 // One logit as the contract reads, without the vector form.
 float logit_by_definition(const RouterInputs& inputs, std::int64_t row, std::int64_t expert) {
@@ -65,12 +40,6 @@ float logit_by_definition(const RouterInputs& inputs, std::int64_t row, std::int
     sum = k == 0 ? partial : fadd_rn(sum, partial);
   }
   return sum;
-}
-
-std::vector<std::uint32_t> bits_of(const std::vector<float>& values) {
-  std::vector<std::uint32_t> bits;
-  for (const float v : values) bits.push_back(std::bit_cast<std::uint32_t>(v));
-  return bits;
 }
 
 struct Shape {
