@@ -7,10 +7,13 @@
 #include "kernels/cpu/abi_struct.h"
 #include "kernels/cpu/bookkeep.h"
 #include "kernels/cpu/logits.h"
+#include "kernels/cpu/prepare.h"
 #include "kernels/cpu/router.h"
 #include "kernels/cpu/score.h"
 #include "kernels/cpu/select.h"
+#include "kernels/cpu/sizes.h"
 #include "kernels/cpu/spec_check.h"
+#include "kernels/cpu/value.h"
 #include "kernels/cpu/weigh.h"
 
 namespace {
@@ -63,8 +66,8 @@ void copy_text(char (&to)[N], const char* from) {
 namespace samebits::cpu {
 
 const Steps& tc256_steps() {
-  static constexpr Steps kSteps{"tc256",   prepare_selection_bias, logits_tc256, score_experts,
-                                rank_keys, select_tc256,           weigh_tc256,  bookkeep_tc256};
+  static constexpr Steps kSteps{"tc256",   prepare_selection_bias, prepare_input, logits_tc256, score_experts,
+                                rank_keys, select_tc256,           value_experts, weigh_tc256,  bookkeep_tc256};
   return kSteps;
 }
 
@@ -119,7 +122,7 @@ int32_t samebits_topk_columns(const samebits_router_spec* spec) {
   const samebits_status status = guarded(
       [&] {
         const samebits_router_spec known = samebits::cpu::read_struct(spec, "spec");
-        columns = known.top_k + (known.shared_mode == SAMEBITS_SHARED_IN_GATE ? known.shared_experts : 0);
+        columns = static_cast<std::int32_t>(samebits::cpu::topk_columns(known));
         samebits::cpu::check_spec(known);
       },
       [](const char*) {});

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/sizes.h"
+
 namespace samebits::cpu {
 namespace {
 
@@ -68,8 +70,8 @@ std::int64_t num_blocks(std::int64_t num_slots, std::int64_t num_experts, std::i
 
 void bookkeep_tc256(const RouterConstants& constants, const std::int32_t* ids, std::int64_t num_tokens,
                     std::int32_t* scratch, samebits_outputs& outputs) {
-  const std::int64_t num_experts = constants.spec.num_experts;
-  const std::int64_t num_slots = num_tokens * constants.spec.top_k;
+  const std::int64_t num_experts = gate_rows(constants.spec);
+  const std::int64_t num_slots = num_tokens * topk_columns(constants.spec);
 
   count_slots(ids, num_slots, num_experts, scratch);
   if (outputs.tokens_per_expert != nullptr) std::copy_n(scratch, num_experts, outputs.tokens_per_expert);

@@ -40,7 +40,7 @@ constexpr std::int64_t word_of_expert(std::int64_t e) {
 
 class GateWeight {
  public:
-  // tensor: [E, H] of dtype BF16 or FP32 in host memory.
+  // tensor: [G, H] of dtype BF16 or FP32 in host memory.
   explicit GateWeight(const samebits_tensor& tensor);
 
   std::int64_t hidden_size() const { return hidden_size_; }

@@ -11,7 +11,10 @@ namespace samebits::cpu {
 void logits_tc256(const RouterConstants& constants, const std::uint16_t* hidden_states, std::int64_t row_stride,
                   std::int64_t num_rows, std::int64_t num_tokens, float* logits, std::int64_t logits_stride);
 
-// What follows the product: the linear bias, then the rounding to bf16 if the spec asks for it; in place, one row.
+// What follows the product: linear bias, rounding to bf16, temperature and softcap, each if the spec asks for it; in
+// place, one row. And its parts: all before the softcap, and the softcap.
 void finish_logits(const RouterConstants& constants, float* logits);
+void finish_uncapped_logits(const RouterConstants& constants, float* logits);
+void cap_logits(float softcap, std::int64_t n, float* logits);
 
 }  // namespace samebits::cpu

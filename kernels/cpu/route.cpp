@@ -11,8 +11,11 @@
 #include "kernels/cpu/bits.h"
 #include "kernels/cpu/bookkeep.h"
 #include "kernels/cpu/fp_environment.h"
+#include "kernels/cpu/prepare.h"
 #include "kernels/cpu/router.h"
+#include "kernels/cpu/row_info.h"
 #include "kernels/cpu/simd.h"
+#include "kernels/cpu/sizes.h"
 #include "kernels/cpu/tensor_check.h"
 #include "kernels/cpu/workspace.h"
 
@@ -28,7 +31,7 @@ std::int64_t hardware_threads() {
 // Threads that are worth it: starting one costs about as much as a quarter of a millisecond of work.
 std::int64_t useful_threads(const samebits_router& router, Source source, std::int64_t num_rows) {
   constexpr double kNanosecondsPerThread = 250e3, kPerStep = 1.0, kPerExpert = 10.0;
-  double per_row = kPerExpert * router.constants.spec.num_experts;
+  double per_row = kPerExpert * static_cast<double>(gate_rows(router.constants.spec));
   if (source == Source::kHiddenStates) {
     const GateWeight& weight = *router.gate_weight;
     per_row += kPerStep * static_cast<double>(weight.num_experts()) * static_cast<double>(weight.hidden_size()) /
@@ -65,8 +68,8 @@ void check_bookkeeping(const samebits_router_spec& spec, const samebits_outputs&
         "outputs.block_size: found 0, allowed 1 or more with sorted_token_ids, expert_ids or num_tokens_post_padded");
   }
   // Slots are int32. In double: no overflow in the check itself.
-  const double slots = static_cast<double>(num_tokens) * spec.top_k;
-  const double places = slots + std::min<double>(spec.num_experts, slots) * std::max(o.block_size - 1, 0);
+  const double slots = static_cast<double>(num_tokens) * static_cast<double>(topk_columns(spec));
+  const double places = slots + std::min(static_cast<double>(gate_rows(spec)), slots) * std::max(o.block_size - 1, 0);
   if (places > INT32_MAX) {
     fail_invalid("num_tokens: found " + std::to_string(num_tokens) + ", but bookkeeping allowed at most " +
                  std::to_string(INT32_MAX) + " slots and block places; route fewer rows at a time");
@@ -98,12 +101,14 @@ Call checked_call(const samebits_router& router, Source source, const samebits_i
     }
     check_tensor(call.inputs.hidden_states, "hidden_states", num_tokens, spec.hidden_size, {SAMEBITS_BF16});
   } else {
-    check_tensor(call.inputs.router_logits, "inputs.router_logits", num_tokens, spec.num_experts, {SAMEBITS_FP32});
+    check_tensor(call.inputs.router_logits, "inputs.router_logits", num_tokens, gate_rows(spec), {SAMEBITS_FP32});
   }
-  check_tensor(call.outputs.topk_ids, "topk_ids", num_tokens, spec.top_k, {SAMEBITS_INT32, SAMEBITS_INT64});
-  check_tensor(call.outputs.topk_weights, "topk_weights", num_tokens, spec.top_k, {SAMEBITS_FP32, SAMEBITS_BF16});
+  check_row_tensors(spec, call.inputs);
+  const std::int64_t columns = topk_columns(spec);
+  check_tensor(call.outputs.topk_ids, "topk_ids", num_tokens, columns, {SAMEBITS_INT32, SAMEBITS_INT64});
+  check_tensor(call.outputs.topk_weights, "topk_weights", num_tokens, columns, {SAMEBITS_FP32, SAMEBITS_BF16});
   if (call.outputs.router_logits.data != nullptr) {
-    check_tensor(call.outputs.router_logits, "outputs.router_logits", num_tokens, spec.num_experts, {SAMEBITS_FP32});
+    check_tensor(call.outputs.router_logits, "outputs.router_logits", num_tokens, gate_rows(spec), {SAMEBITS_FP32});
   }
   call.wants_bookkeeping = wants_bookkeeping(call.outputs);
   check_bookkeeping(spec, call.outputs, num_tokens);
@@ -118,7 +123,7 @@ Call checked_call(const samebits_router& router, Source source, const samebits_i
 }
 
 void write_row(const Call& call, std::int64_t row, const std::int32_t* ids, const float* weights) {
-  const std::int64_t k = call.router.constants.spec.top_k;
+  const std::int64_t k = topk_columns(call.router.constants.spec);
   const samebits_tensor& id_tensor = call.outputs.topk_ids;
   const samebits_tensor& weight_tensor = call.outputs.topk_weights;
   for (std::int64_t c = 0; c < k; ++c) {
@@ -139,30 +144,51 @@ void write_row(const Call& call, std::int64_t row, const std::int32_t* ids, cons
   }
 }
 
+// What the gate reads for the rows [first, first + rows): what the caller gave, or prepared rows in the scratch.
+const std::uint16_t* block_input(const Call& call, std::int64_t first, std::int64_t rows, ThreadScratch& scratch,
+                                 std::int64_t& stride) {
+  const samebits_tensor& hidden = call.inputs.hidden_states;
+  const RouterConstants& constants = call.router.constants;
+  stride = hidden.row_stride;
+  const std::uint16_t* given = static_cast<const std::uint16_t*>(hidden.data) + first * stride;
+  if (!has_prepared_input(constants.spec)) return given;
+  const std::int64_t hidden_size = constants.spec.hidden_size;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    call.router.steps->prepare_input(constants, given + r * stride, scratch.row, scratch.prepared + r * hidden_size);
+  }
+  stride = hidden_size;
+  return scratch.prepared;
+}
+
 // Logits of the valid rows [first, first + rows): where the caller gave or wants them, or in the scratch.
-const float* block_logits(const Call& call, std::int64_t first, std::int64_t rows, const ThreadScratch& scratch,
+const float* block_logits(const Call& call, std::int64_t first, std::int64_t rows, ThreadScratch& scratch,
                           std::int64_t& stride) {
   const samebits_tensor& given = call.inputs.router_logits;
   const samebits_tensor& wanted = call.outputs.router_logits;
-  const std::int64_t num_experts = call.router.constants.spec.num_experts;
+  const std::int64_t num_rows = gate_rows(call.router.constants.spec);
   if (call.source == Source::kLogits) {
     stride = given.row_stride;
     const float* logits = static_cast<const float*>(given.data) + first * stride;
     if (wanted.data != nullptr) {
       for (std::int64_t r = 0; r < rows; ++r) {
         float* copy = static_cast<float*>(wanted.data) + (first + r) * wanted.row_stride;
-        for (std::int64_t e = 0; e < num_experts; ++e) copy[e] = canonical(logits[r * stride + e]);
+        for (std::int64_t e = 0; e < num_rows; ++e) copy[e] = canonical(logits[r * stride + e]);
       }
     }
     return logits;
   }
-  stride = wanted.data != nullptr ? wanted.row_stride : num_experts;
+  stride = wanted.data != nullptr ? wanted.row_stride : num_rows;
   float* logits = wanted.data != nullptr ? static_cast<float*>(wanted.data) + first * stride : scratch.logits;
-  const samebits_tensor& hidden = call.inputs.hidden_states;
-  call.router.steps->logits(call.router.constants,
-                            static_cast<const std::uint16_t*>(hidden.data) + first * hidden.row_stride,
-                            hidden.row_stride, rows, call.num_tokens, logits, stride);
+  std::int64_t input_stride = 0;
+  const std::uint16_t* input = block_input(call, first, rows, scratch, input_stride);
+  call.router.steps->logits(call.router.constants, input, input_stride, rows, call.num_tokens, logits, stride);
   return logits;
+}
+
+// Shared experts in the gate follow the chosen ones and never compete.
+void append_shared_experts(const samebits_router_spec& spec, std::int32_t* ids) {
+  auto id = static_cast<std::int32_t>(ranked_experts(spec));
+  for (std::int64_t c = spec.top_k; c < topk_columns(spec); ++c) ids[c] = id++;
 }
 
 void route_block(const Call& call, std::int64_t first, ThreadScratch& scratch) {
@@ -174,10 +200,17 @@ void route_block(const Call& call, std::int64_t first, ThreadScratch& scratch) {
   const float* logits = valid > 0 ? block_logits(call, first, valid, scratch, stride) : nullptr;
   for (std::int64_t r = 0; r < valid; ++r) {
     const float* row_logits = logits + r * stride;
+    const RowInfo row = row_info(constants.spec, call.inputs, first + r);
+    if (!has_answer(constants.spec, row)) {
+      write_row(call, first + r, nullptr, nullptr);
+      continue;
+    }
     steps.score(constants, row_logits, scratch.row.scores);
-    steps.key(constants, row_logits, scratch.row.scores, scratch.row.keys);
-    steps.select(constants, scratch.row);
-    steps.weigh(constants, row_logits, scratch.row, scratch.weights);
+    steps.key(constants, row, row_logits, scratch.row.scores, scratch.row.keys);
+    steps.select(constants, row, scratch.row);
+    append_shared_experts(constants.spec, scratch.row.ids);
+    steps.value(constants, row, row_logits, scratch.row);
+    steps.weigh(constants, scratch.row, scratch.weights);
     write_row(call, first + r, scratch.row.ids, scratch.weights);
   }
   for (std::int64_t r = first + valid; r < end; ++r) write_row(call, r, nullptr, nullptr);

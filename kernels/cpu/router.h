@@ -53,6 +53,7 @@ struct samebits_router {
   const samebits::cpu::Steps* steps = nullptr;
   samebits::cpu::RouterConstants constants{};
   std::unique_ptr<samebits::cpu::GateWeight> gate_weight;
-  std::vector<float> linear_bias, selection_bias;
+  std::vector<float> linear_bias, selection_bias, input_scale_vector, per_expert_scale, global_scale;
+  std::vector<std::int32_t> hash_table;
   mutable samebits::cpu::ErrorTexts errors;
 };

@@ -1,5 +1,7 @@
 #include "kernels/cpu/select.h"
 
+#include "kernels/cpu/sizes.h"
+
 namespace samebits::cpu {
 namespace {
 
@@ -11,17 +13,42 @@ float group_score(const samebits_router_spec& spec, const float* keys, std::int6
   return members == 1 ? keys[best[0]] : keys[best[0]] + keys[best[1]];
 }
 
-// From this K on the heap is used. Not visible in any bit.
+// From this k on the heap is used. Not visible in any bit.
 constexpr std::int64_t kHeapFrom = 65;
+
+// Indices into keys in the total order, ties by index.
+auto index_order(const float* keys) {
+  return [keys](std::int32_t a, std::int32_t b) {
+    if (ranks_before(keys[a], keys[b])) return true;
+    return a < b && !ranks_before(keys[b], keys[a]);
+  };
+}
+
+void best_keys_by_list_or_heap(const float* keys, const std::uint8_t* excluded, std::int64_t n, std::int64_t k,
+                               std::int32_t* indices) {
+  if (k >= kHeapFrom) {
+    best_keys_by_heap(keys, excluded, n, k, indices);
+  } else {
+    best_keys(keys, excluded, n, k, indices, ranks_before);
+  }
+}
+
+// The best k / n_group of each group, all of them in the order of keys.
+void best_of_each_group(const samebits_router_spec& spec, const float* keys, std::int32_t* ids) {
+  const std::int64_t group_size = ranked_experts(spec) / spec.n_group, k = spec.top_k / spec.n_group;
+  for (std::int64_t g = 0; g < spec.n_group; ++g) {
+    std::int32_t* of_group = ids + g * k;
+    best_keys_by_list_or_heap(keys + g * group_size, nullptr, group_size, k, of_group);
+    for (std::int64_t c = 0; c < k; ++c) of_group[c] += static_cast<std::int32_t>(g * group_size);
+  }
+  std::sort(ids, ids + spec.top_k, index_order(keys));
+}
 
 }  // namespace
 
 void best_keys_by_heap(const float* keys, const std::uint8_t* excluded, std::int64_t n, std::int64_t k,
                        std::int32_t* indices) {
-  const auto before = [keys](std::int32_t a, std::int32_t b) {
-    if (ranks_before(keys[a], keys[b])) return true;
-    return a < b && !ranks_before(keys[b], keys[a]);
-  };
+  const auto before = index_order(keys);
   std::int32_t* end = indices;  // [indices, end) is a heap whose front ranks last
   for (std::int64_t i = 0; i < n; ++i) {
     if (excluded != nullptr && excluded[i] != 0) continue;
@@ -37,11 +64,10 @@ void best_keys_by_heap(const float* keys, const std::uint8_t* excluded, std::int
 }
 
 void mask_groups(const samebits_router_spec& spec, RowScratch& scratch) {
-  const std::int64_t num_experts = spec.num_experts;
-  std::fill_n(scratch.excluded, num_experts, std::uint8_t{0});
+  std::fill_n(scratch.excluded, ranked_experts(spec), std::uint8_t{0});
   if (spec.n_group <= 1) return;
 
-  const std::int64_t group_size = num_experts / spec.n_group;
+  const std::int64_t group_size = spec.num_experts / spec.n_group;
   for (std::int64_t g = 0; g < spec.n_group; ++g) {
     scratch.group_scores[g] = group_score(spec, scratch.keys + g * group_size, group_size);
   }
@@ -63,13 +89,15 @@ void mask_groups(const samebits_router_spec& spec, RowScratch& scratch) {
   }
 }
 
-void select_tc256(const RouterConstants& constants, RowScratch& scratch) {
-  mask_groups(constants.spec, scratch);
-  const std::int64_t num_experts = constants.spec.num_experts, top_k = constants.spec.top_k;
-  if (top_k >= kHeapFrom) {
-    best_keys_by_heap(scratch.keys, scratch.excluded, num_experts, top_k, scratch.ids);
+void select_tc256(const RouterConstants& constants, const RowInfo& row, RowScratch& scratch) {
+  const samebits_router_spec& spec = constants.spec;
+  if (spec.selection_method == SAMEBITS_SELECT_HASH_TABLE) {
+    std::copy_n(constants.hash_table + row.token_id * spec.top_k, spec.top_k, scratch.ids);
+  } else if (spec.topk_scope == SAMEBITS_TOPK_PER_GROUP) {
+    best_of_each_group(spec, scratch.keys, scratch.ids);
   } else {
-    best_keys(scratch.keys, scratch.excluded, num_experts, top_k, scratch.ids, ranks_before);
+    mask_groups(spec, scratch);
+    best_keys_by_list_or_heap(scratch.keys, scratch.excluded, ranked_experts(spec), spec.top_k, scratch.ids);
   }
 }
 

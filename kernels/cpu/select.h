@@ -1,4 +1,4 @@
-// Which experts a row gets: groups, then the best K keys.
+// Which experts a row gets: groups and the best k keys, or the row of a table.
 #pragma once
 
 #include <algorithm>
@@ -39,6 +39,6 @@ void best_keys_by_heap(const float* keys, const std::uint8_t* excluded, std::int
 void mask_groups(const samebits_router_spec& spec, RowScratch& scratch);
 
 // Steps::select of tc256.
-void select_tc256(const RouterConstants& constants, RowScratch& scratch);
+void select_tc256(const RouterConstants& constants, const RowInfo& row, RowScratch& scratch);
 
 }  // namespace samebits::cpu

@@ -18,10 +18,13 @@ void multiply_rows(const GateWeight& weight, const std::uint16_t* hidden_states,
                    std::int64_t num_rows, std::int64_t k_begin, std::int64_t k_end, float* out,
                    std::int64_t out_stride);
 
-enum class Elementwise { kExp, kSigmoid, kSoftplus, kSqrtSoftplus };
+enum class Elementwise { kExp, kSigmoid, kSoftplus, kSqrtSoftplus, kTanh, kLog, kLog1p, kRsqrt };
 
 // y[i] = f(x[i]) for n values; x may be y.
 void apply_elementwise(Elementwise f, const float* x, std::int64_t n, float* y);
+
+// Sum of n terms in the order of a warp: 32 interleaved lanes, then lanes at distance 16, 8, 4, 2, 1.
+float sum32(const float* x, std::int64_t n);
 
 // Softmax over n values; x may not be y. NaN stays NaN and has no part in the rest.
 void softmax(const float* x, std::int64_t n, float* y);

@@ -57,4 +57,9 @@ void check_tensor(const samebits_tensor& tensor, const char* name, std::int64_t 
   }
 }
 
+std::int64_t element(const samebits_tensor& tensor, std::int64_t index) {
+  return tensor.dtype == SAMEBITS_INT64 ? static_cast<const std::int64_t*>(tensor.data)[index]
+                                        : static_cast<const std::int32_t*>(tensor.data)[index];
+}
+
 }  // namespace samebits::cpu

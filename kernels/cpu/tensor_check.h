@@ -14,4 +14,7 @@ namespace samebits::cpu {
 void check_tensor(const samebits_tensor& tensor, const char* name, std::int64_t rows, std::int64_t cols,
                   std::initializer_list<std::int32_t> dtypes);
 
+// Element `index` of an INT32 or INT64 tensor.
+std::int64_t element(const samebits_tensor& tensor, std::int64_t index);
+
 }  // namespace samebits::cpu

@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "kernels/cpu/bits.h"
-#include "kernels/cpu/score.h"
+#include "kernels/cpu/log_space.h"
+#include "kernels/cpu/sizes.h"
 
 namespace samebits::cpu {
 namespace {
@@ -14,53 +15,67 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kMaxFloat = std::numeric_limits<float>::max();
 
-// Unbiased scores of the chosen experts, in slot order; NaN becomes 0.
-void gather_scores(const RouterConstants& constants, const float* logits, RowScratch& scratch) {
-  const std::int64_t k = constants.spec.top_k;
-  const bool after_topk = constants.spec.score_stage == SAMEBITS_SCORE_AFTER_TOPK;
-  for (std::int64_t c = 0; c < k; ++c) {
-    scratch.chosen_logits[c] = logits[scratch.ids[c]];
-    if (!after_topk) scratch.chosen_scores[c] = scratch.scores[scratch.ids[c]];
-  }
-  if (after_topk) apply_score_func(constants.spec, scratch.chosen_logits, k, scratch.chosen_scores);
-  for (std::int64_t c = 0; c < k; ++c) {
-    if (is_nan(scratch.chosen_scores[c])) scratch.chosen_scores[c] = 0.0f;
-  }
+// The factor on the weights; 1 changes no bit.
+float scale_of(const samebits_router_spec& spec) {
+  return spec.scale_stage == SAMEBITS_SCALE_ON_EXPERT_OUTPUT ? 1.0f : spec.routed_scaling_factor;
 }
 
-float denominator(const samebits_router_spec& spec, const float* scores) {
-  float sum = scores[0];
-  for (std::int64_t c = 1; c < spec.top_k; ++c) sum += scores[c];
+float denominator(const samebits_router_spec& spec, std::int64_t n, const float* values) {
+  float sum = values[0];
+  for (std::int64_t c = 1; c < n; ++c) sum += values[c];
   if (spec.eps_mode == SAMEBITS_EPS_ADD) return sum + spec.eps;
   if (spec.eps_mode == SAMEBITS_EPS_CLAMP_MIN) return sum > spec.eps ? sum : spec.eps;
   return sum;
 }
 
-float divide_and_scale(const samebits_router_spec& spec, float score, float denominator_value) {
-  if (spec.scale_stage == SAMEBITS_SCALE_ON_EXPERT_OUTPUT) return score / denominator_value;
-  const float scale = spec.routed_scaling_factor;
-  return spec.scale_stage == SAMEBITS_SCALE_BEFORE_DIVIDE ? (score * scale) / denominator_value
-                                                          : (score / denominator_value) * scale;
+bool any_infinite(std::int64_t n, const float* values) {
+  return std::find(values, values + n, kInf) != values + n;
 }
+
+// These return false where the row takes no learned scale: its weights are 0 or stand for +inf.
 
 // Where a value is +inf, the infinite ones count as 1 and the others as 0.
-void renormalized_weights(const samebits_router_spec& spec, float* scores, float* weights) {
-  const std::int64_t k = spec.top_k;
-  if (std::find(scores, scores + k, kInf) != scores + k) {
-    for (std::int64_t c = 0; c < k; ++c) scores[c] = scores[c] == kInf ? 1.0f : 0.0f;
+bool renormalized_weights(const samebits_router_spec& spec, std::int64_t n, float* values, float* weights) {
+  if (any_infinite(n, values)) {
+    for (std::int64_t c = 0; c < n; ++c) values[c] = values[c] == kInf ? 1.0f : 0.0f;
   }
-  const float divisor = denominator(spec, scores);
-  for (std::int64_t c = 0; c < k; ++c) {
-    weights[c] = divisor == 0.0f ? 0.0f : divide_and_scale(spec, scores[c], divisor);
+  const float divisor = denominator(spec, n, values), scale = scale_of(spec);
+  if (divisor == 0.0f) {
+    std::fill_n(weights, n, 0.0f);
+    return false;
+  }
+  const bool scale_first = spec.scale_stage == SAMEBITS_SCALE_BEFORE_DIVIDE;
+  for (std::int64_t c = 0; c < n; ++c) {
+    weights[c] = scale_first ? (values[c] * scale) / divisor : (values[c] / divisor) * scale;
+  }
+  return true;
+}
+
+bool plain_weights(const samebits_router_spec& spec, std::int64_t n, const float* values, float* weights) {
+  const bool infinite = any_infinite(n, values);
+  const float scale = scale_of(spec);
+  for (std::int64_t c = 0; c < n; ++c) {
+    weights[c] = infinite ? (values[c] == kInf ? kMaxFloat : 0.0f) : values[c] * scale;
+  }
+  return !infinite;
+}
+
+bool weights_before_learned_scales(const samebits_router_spec& spec, std::int64_t n, RowScratch& scratch,
+                                   float* weights) {
+  switch (spec.renormalize) {
+    case SAMEBITS_RENORM_L1:
+      return renormalized_weights(spec, n, scratch.chosen_values, weights);
+    case SAMEBITS_RENORM_LOG_SPACE_L1:
+      return log_space_weights(scratch.chosen_logits, n, scale_of(spec), scratch.chosen_values, weights);
+    default:
+      return plain_weights(spec, n, scratch.chosen_values, weights);
   }
 }
 
-void plain_weights(const samebits_router_spec& spec, const float* scores, float* weights) {
-  const std::int64_t k = spec.top_k;
-  const bool any_infinite = std::find(scores, scores + k, kInf) != scores + k;
-  const float scale = spec.scale_stage == SAMEBITS_SCALE_ON_EXPERT_OUTPUT ? 1.0f : spec.routed_scaling_factor;
-  for (std::int64_t c = 0; c < k; ++c) {
-    weights[c] = any_infinite ? (scores[c] == kInf ? kMaxFloat : 0.0f) : scores[c] * scale;
+void apply_learned_scales(const RouterConstants& constants, const std::int32_t* ids, std::int64_t n, float* weights) {
+  for (std::int64_t c = 0; c < n; ++c) {
+    if (constants.per_expert_scale != nullptr) weights[c] *= constants.per_expert_scale[ids[c]];
+    if (constants.global_scale != nullptr) weights[c] *= *constants.global_scale;
   }
 }
 
@@ -95,21 +110,31 @@ void sort_by_id(std::int64_t k, std::int32_t* ids, float* weights) {
   }
 }
 
+// The engine adds what a zero expert stands for itself; its slot computes nothing.
+void remap_zero_experts(const samebits_router_spec& spec, std::int64_t n, std::int32_t* ids, float* weights) {
+  for (std::int64_t c = 0; c < n; ++c) {
+    if (ids[c] < spec.num_experts || ids[c] >= ranked_experts(spec)) continue;
+    ids[c] = 0;
+    weights[c] = 0.0f;
+  }
+}
+
 }  // namespace
 
-void weigh_tc256(const RouterConstants& constants, const float* logits, RowScratch& scratch, float* weights) {
+void weigh_tc256(const RouterConstants& constants, RowScratch& scratch, float* weights) {
   const samebits_router_spec& spec = constants.spec;
-  gather_scores(constants, logits, scratch);
-  if (spec.renormalize == SAMEBITS_RENORM_L1) {
-    renormalized_weights(spec, scratch.chosen_scores, weights);
-  } else {
-    plain_weights(spec, scratch.chosen_scores, weights);
+  const std::int64_t columns = topk_columns(spec);
+  if (weights_before_learned_scales(spec, columns, scratch, weights)) {
+    apply_learned_scales(constants, scratch.ids, columns, weights);
   }
-  for (std::int64_t c = 0; c < spec.top_k; ++c) {
+  for (std::int64_t c = 0; c < columns; ++c) {
     if (!std::isfinite(weights[c])) weights[c] = 0.0f;
     if (spec.weights_dtype == SAMEBITS_BF16) weights[c] = bf16_to_float(weight_to_bf16(weights[c]));
   }
-  if (spec.sort == SAMEBITS_SORT_BY_INDEX) sort_by_id(spec.top_k, scratch.ids, weights);
+  if (spec.sort == SAMEBITS_SORT_BY_INDEX) sort_by_id(columns, scratch.ids, weights);
+  if (spec.zero_type == SAMEBITS_ZERO_EXPERTS_IDENTITY_REMAPPED_TO_ID0_WEIGHT0) {
+    remap_zero_experts(spec, columns, scratch.ids, weights);
+  }
 }
 
 }  // namespace samebits::cpu

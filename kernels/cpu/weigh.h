@@ -5,8 +5,9 @@
 
 namespace samebits::cpu {
 
-// Steps::weigh of tc256: w = s / D * scale from the unbiased scores s of the chosen experts, D = sum in slot order with
-// the spec's eps. Always finite: D = 0 gives 0; a NaN score counts as 0; +inf scores share the weight.
-void weigh_tc256(const RouterConstants& constants, const float* logits, RowScratch& scratch, float* weights);
+// Steps::weigh of tc256: w = s / D * scale from the values s of the chosen experts, D = sum in slot order with the
+// spec's eps, or the same from log-sigmoids; then the learned scales. Always finite: D = 0 gives 0; +inf values share
+// the weight.
+void weigh_tc256(const RouterConstants& constants, RowScratch& scratch, float* weights);
 
 }  // namespace samebits::cpu

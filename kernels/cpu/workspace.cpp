@@ -3,6 +3,8 @@
 #include <cstring>
 
 #include "kernels/cpu/error.h"
+#include "kernels/cpu/prepare.h"
+#include "kernels/cpu/sizes.h"
 
 namespace samebits::cpu {
 namespace {
@@ -18,6 +20,13 @@ struct Header {
 constexpr std::size_t padded(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
+
+unsigned char* aligned(void* workspace) {
+  const auto address = reinterpret_cast<std::uintptr_t>(workspace);
+  return static_cast<unsigned char*>(workspace) + (padded(address) - address);
+}
+
+}  // namespace
 
 // Hands out consecutive arrays, each aligned. Without a base it only counts.
 class Arena {
@@ -36,40 +45,37 @@ class Arena {
   std::size_t used_ = 0;
 };
 
-ThreadScratch take_scratch(Arena& arena, std::size_t num_experts, std::size_t top_k, std::size_t n_group) {
-  ThreadScratch scratch{};
-  scratch.logits = arena.take<float>(static_cast<std::size_t>(kBlockRows) * num_experts);
-  scratch.weights = arena.take<float>(top_k);
-  scratch.row.scores = arena.take<float>(num_experts);
-  scratch.row.keys = arena.take<float>(num_experts);
-  scratch.row.group_scores = arena.take<float>(n_group);
-  scratch.row.groups = arena.take<std::int32_t>(n_group);
-  scratch.row.excluded = arena.take<std::uint8_t>(num_experts);
-  scratch.row.ids = arena.take<std::int32_t>(top_k);
-  scratch.row.chosen_logits = arena.take<float>(top_k);
-  scratch.row.chosen_scores = arena.take<float>(top_k);
-  return scratch;
-}
-
-unsigned char* aligned(void* workspace) {
-  const auto address = reinterpret_cast<std::uintptr_t>(workspace);
-  return static_cast<unsigned char*>(workspace) + (padded(address) - address);
-}
-
-}  // namespace
-
 WorkspaceLayout::WorkspaceLayout(const samebits_router_spec& spec)
-    : num_experts_(static_cast<std::size_t>(spec.num_experts)),
-      top_k_(static_cast<std::size_t>(spec.top_k)),
-      n_group_(static_cast<std::size_t>(spec.n_group)) {
+    : gate_rows_(static_cast<std::size_t>(gate_rows(spec))),
+      ranked_experts_(static_cast<std::size_t>(ranked_experts(spec))),
+      columns_(static_cast<std::size_t>(topk_columns(spec))),
+      n_group_(static_cast<std::size_t>(spec.n_group)),
+      prepared_width_(has_prepared_input(spec) ? static_cast<std::size_t>(spec.hidden_size) : 0) {
   Arena arena(nullptr);
-  take_scratch(arena, num_experts_, top_k_, n_group_);
+  take_scratch(arena);
   thread_bytes_ = arena.used();
 }
 
+ThreadScratch WorkspaceLayout::take_scratch(Arena& arena) const {
+  ThreadScratch scratch{};
+  scratch.prepared = arena.take<std::uint16_t>(static_cast<std::size_t>(kBlockRows) * prepared_width_);
+  scratch.logits = arena.take<float>(static_cast<std::size_t>(kBlockRows) * gate_rows_);
+  scratch.weights = arena.take<float>(columns_);
+  scratch.row.input = arena.take<float>(prepared_width_);
+  scratch.row.scores = arena.take<float>(gate_rows_);
+  scratch.row.keys = arena.take<float>(ranked_experts_);
+  scratch.row.group_scores = arena.take<float>(n_group_);
+  scratch.row.groups = arena.take<std::int32_t>(n_group_);
+  scratch.row.excluded = arena.take<std::uint8_t>(ranked_experts_);
+  scratch.row.ids = arena.take<std::int32_t>(columns_);
+  scratch.row.chosen_logits = arena.take<float>(columns_);
+  scratch.row.chosen_values = arena.take<float>(columns_);
+  return scratch;
+}
+
 std::size_t WorkspaceLayout::fixed_bytes(std::int64_t num_tokens) const {
-  const auto ids = static_cast<std::size_t>(num_tokens) * top_k_;
-  return kAlignment + padded(sizeof(Header)) + padded(num_experts_ * sizeof(std::int32_t)) +
+  const auto ids = static_cast<std::size_t>(num_tokens) * columns_;
+  return kAlignment + padded(sizeof(Header)) + padded(gate_rows_ * sizeof(std::int32_t)) +
          padded(ids * sizeof(std::int32_t));
 }
 
@@ -87,13 +93,13 @@ std::int32_t* WorkspaceLayout::bookkeeping_scratch(void* workspace) const {
 }
 
 std::int32_t* WorkspaceLayout::ids(void* workspace) const {
-  return bookkeeping_scratch(workspace) + padded(num_experts_ * sizeof(std::int32_t)) / sizeof(std::int32_t);
+  return bookkeeping_scratch(workspace) + padded(gate_rows_ * sizeof(std::int32_t)) / sizeof(std::int32_t);
 }
 
 ThreadScratch WorkspaceLayout::thread_scratch(void* workspace, std::int64_t num_tokens, std::int64_t thread) const {
   const std::size_t start = fixed_bytes(num_tokens) - kAlignment + static_cast<std::size_t>(thread) * thread_bytes_;
   Arena arena(aligned(workspace) + start);
-  return take_scratch(arena, num_experts_, top_k_, n_group_);
+  return take_scratch(arena);
 }
 
 void write_header(void* workspace, std::size_t bytes) {

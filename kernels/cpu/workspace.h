@@ -13,9 +13,12 @@ inline constexpr std::int64_t kBlockRows = 16;
 
 struct ThreadScratch {
   RowScratch row;
-  float* logits;   // [kBlockRows, E]
-  float* weights;  // [K]
+  std::uint16_t* prepared;  // [kBlockRows, H], only where the input is prepared
+  float* logits;            // [kBlockRows, G]
+  float* weights;           // [K]
 };
+
+class Arena;  // of workspace.cpp
 
 class WorkspaceLayout {
  public:
@@ -25,14 +28,17 @@ class WorkspaceLayout {
   // Threads that a workspace of this size can serve; 0: too small.
   std::int64_t threads_that_fit(std::size_t bytes, std::int64_t num_tokens) const;
 
-  std::int32_t* bookkeeping_scratch(void* workspace) const;  // [E]
+  std::int32_t* bookkeeping_scratch(void* workspace) const;  // [G]
   std::int32_t* ids(void* workspace) const;                  // [T, K]
   ThreadScratch thread_scratch(void* workspace, std::int64_t num_tokens, std::int64_t thread) const;
 
  private:
   std::size_t fixed_bytes(std::int64_t num_tokens) const;
+  ThreadScratch take_scratch(Arena& arena) const;
 
-  std::size_t num_experts_, top_k_, n_group_, thread_bytes_;
+  std::size_t gate_rows_, ranked_experts_, columns_, n_group_;
+  std::size_t prepared_width_;  // H, or 0 where the input is not prepared
+  std::size_t thread_bytes_;
 };
 
 // The header: what workspace_init wrote and a call checks.

@@ -1,79 +1,37 @@
 #include "kernels/mutants/mutants.h"
 
 #include <cstring>
-#include <vector>
 
-#include "kernels/cpu/gate_weight.h"
-#include "kernels/cpu/logits.h"
-#include "kernels/cpu/score.h"
-#include "kernels/cpu/select.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/mutants/faults.h"
 
 namespace samebits::mutants {
 namespace {
 
-using cpu::RouterConstants;
-
-constexpr std::int64_t kLargestUnsplitBatch = 16;
-
-// Like a GEMM that splits K for some batch sizes: each half is right by itself, their sum has another order.
-void split_logits(const RouterConstants& constants, const std::uint16_t* hidden_states, std::int64_t row_stride,
-                  std::int64_t num_rows, std::int64_t num_tokens, float* logits, std::int64_t logits_stride) {
-  const cpu::GateWeight& weight = *constants.gate_weight;
-  const std::int64_t hidden_size = weight.hidden_size(), num_experts = weight.num_experts();
-  const std::int64_t middle = (hidden_size / 2 + cpu::kStepWidth - 1) / cpu::kStepWidth * cpu::kStepWidth;
-  if (num_tokens <= kLargestUnsplitBatch || middle == 0 || middle >= hidden_size) {
-    cpu::logits_tc256(constants, hidden_states, row_stride, num_rows, num_tokens, logits, logits_stride);
-    return;
-  }
-  std::vector<float> second(static_cast<std::size_t>(num_rows * num_experts));
-  cpu::multiply_rows(weight, hidden_states, row_stride, num_rows, 0, middle, logits, logits_stride);
-  cpu::multiply_rows(weight, hidden_states, row_stride, num_rows, middle, hidden_size, second.data(), num_experts);
-  for (std::int64_t r = 0; r < num_rows; ++r) {
-    float* row = logits + r * logits_stride;
-    for (std::int64_t e = 0; e < num_experts; ++e) {
-      row[e] = cpu::canonical(row[e] + second[static_cast<std::size_t>(r * num_experts + e)]);
-    }
-    cpu::finish_logits(constants, row);
-  }
-}
-
-void bf16_selection_bias(const samebits_router_spec& spec, const float* bias, float* out) {
-  cpu::round_bias(SAMEBITS_BF16, bias, spec.num_experts, out);
-}
-
-// An equal key that comes later goes in front.
-void select_higher_id(const RouterConstants& constants, cpu::RowScratch& scratch) {
-  cpu::mask_groups(constants.spec, scratch);
-  cpu::best_keys(scratch.keys, scratch.excluded, constants.spec.num_experts, constants.spec.top_k, scratch.ids,
-                 [](float key, float listed) { return !cpu::ranks_before(listed, key); });
-}
-
-cpu::Steps row_dependent_split() {
+// The CPU router under another name, with one step replaced.
+template <class Step>
+cpu::Steps with(const char* name, Step cpu::Steps::*step, Step fault) {
   cpu::Steps steps = cpu::tc256_steps();
-  steps.name = "row_dependent_split";
-  steps.logits = split_logits;
-  return steps;
-}
-
-cpu::Steps bf16_bias() {
-  cpu::Steps steps = cpu::tc256_steps();
-  steps.name = "bf16_bias";
-  steps.prepare_bias = bf16_selection_bias;
-  return steps;
-}
-
-cpu::Steps ties_to_higher_id() {
-  cpu::Steps steps = cpu::tc256_steps();
-  steps.name = "ties_to_higher_id";
-  steps.select = select_higher_id;
+  steps.name = name;
+  steps.*step = fault;
   return steps;
 }
 
 }  // namespace
 
 std::span<const Mutant> all_mutants() {
-  static const cpu::Steps kSplit = row_dependent_split(), kBias = bf16_bias(), kTies = ties_to_higher_id();
+  using cpu::Steps;
+  static const Steps kSplit = with("row_dependent_split", &Steps::logits, split_logits);
+  static const Steps kBias = with("bf16_bias", &Steps::prepare_bias, bf16_selection_bias);
+  static const Steps kTies = with("ties_to_higher_id", &Steps::select, select_higher_id);
+  static const Steps kSoftcap = with("softcap_by_exponentials", &Steps::logits, softcap_by_exponentials);
+  static const Steps kZero = with("softmax_without_zero_experts", &Steps::score, softmax_without_zero_experts);
+  static const Steps kClass = with("text_bias_for_image_rows", &Steps::key, keys_of_first_class);
+  static const Steps kHashOrder = with("hash_ids_by_score", &Steps::select, hash_ids_by_score);
+  static const Steps kHashWeights = with("uniform_hash_weights", &Steps::weigh, uniform_hash_weights);
+  static const Steps kBiased = with("biased_weights", &Steps::value, biased_values);
+  static const Steps kSparse = with("sparsemixer_with_kept_mask", &Steps::value, sparsemixer_with_kept_mask);
+  static const Steps kShared = with("sum_without_shared_experts", &Steps::weigh, sum_without_shared_experts);
+  static const Steps kSlotScale = with("expert_scale_by_slot", &Steps::weigh, expert_scale_by_slot);
   static const Mutant kMutants[] = {
       {"row_dependent_split", "more than 16 rows: the sum over H is cut in two halves that are added at the end",
        "batch_invariance",
@@ -82,6 +40,24 @@ std::span<const Mutant> all_mutants() {
        "sgl-project/sglang#31213, vllm-project/vllm#50761", &kBias},
       {"ties_to_higher_id", "of equal keys the higher expert id is chosen first", "selection",
        "ggml-org/llama.cpp#17659", &kTies},
+      {"softcap_by_exponentials", "the softcap is a quotient of exponentials, NaN for 2z / c above 88.7", "precision",
+       "a SGLang path that forms tanh from exponentials", &kSoftcap},
+      {"softmax_without_zero_experts", "the sum of the softmax leaves the zero experts out", "weights",
+       "LongCat-Flash: softmax over 768 rows, 256 of them zero experts", &kZero},
+      {"text_bias_for_image_rows", "rows of every class are ranked with the bias of the first", "selection",
+       "engines that load the bias of image rows and never read it", &kClass},
+      {"hash_ids_by_score", "ids from a hash table are sorted by score", "order",
+       "hash layers of DeepSeek-V4: ids in table order", &kHashOrder},
+      {"uniform_hash_weights", "experts from a hash table all get the same weight", "weights",
+       "pie #480: 1/k instead of the renormalised scores of the chosen", &kHashWeights},
+      {"biased_weights", "weights come from score + bias although the spec says unbiased", "weights",
+       "vllm-project/vllm#11971, huggingface/transformers#39581", &kBiased},
+      {"sparsemixer_with_kept_mask", "the threshold mask of the first pass is kept in the later ones", "weights",
+       "Phi-3.5-MoE: each pass has a mask of its own", &kSparse},
+      {"sum_without_shared_experts", "shared experts in the gate take no part in the sum", "weights",
+       "Inkling: shared experts are normalised with the routed ones", &kShared},
+      {"expert_scale_by_slot", "the scale of an expert is looked up by slot instead of by id", "weights",
+       "Gemma-4: per_expert_scale is gathered by id", &kSlotScale},
   };
   return kMutants;
 }

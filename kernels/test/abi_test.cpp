@@ -207,19 +207,85 @@ const BadSpec kBadSpecs[] = {
     {SAMEBITS_INVALID_ARGUMENT, "selection_bias_dtype",
      [](auto& s) { s.score_stage = SAMEBITS_SCORE_AFTER_TOPK, s.rank_by = SAMEBITS_RANK_BY_LOGIT; }},
     {SAMEBITS_INVALID_ARGUMENT, "struct_size: found 0", [](auto& s) { s.struct_size = 0; }},
-    {SAMEBITS_UNSUPPORTED, "not implemented yet: sparsemixer",
-     [](auto& s) { s.selection_method = SAMEBITS_SELECT_SPARSEMIXER; }},
-    {SAMEBITS_UNSUPPORTED, "not implemented yet: hash_table",
-     [](auto& s) { s.selection_method = SAMEBITS_SELECT_HASH_TABLE; }},
-    {SAMEBITS_UNSUPPORTED, "not implemented yet: softcap", [](auto& s) { s.softcap = 30; }},
-    {SAMEBITS_UNSUPPORTED, "not implemented yet: temperature", [](auto& s) { s.temperature = 2; }},
-    {SAMEBITS_UNSUPPORTED, "not implemented yet: log_space_l1",
+    {SAMEBITS_INVALID_ARGUMENT, "group_score: found 1 (max), allowed 0 (none) with n_group 1",
+     [](auto& s) { s.group_score = SAMEBITS_GROUP_SCORE_MAX; }},
+    {SAMEBITS_INVALID_ARGUMENT, "zero_experts: found 2, allowed 0 with n_group > 1",
+     [](auto& s) { s.n_group = 3, s.zero_experts = 2, s.zero_type = SAMEBITS_ZERO_EXPERTS_IDENTITY; }},
+    {SAMEBITS_INVALID_ARGUMENT, "zero_experts: found 2, allowed 0 without a zero_type",
+     [](auto& s) { s.zero_experts = 2; }},
+    {SAMEBITS_INVALID_ARGUMENT, "zero_experts: found 0, allowed 1 to 2147483647 with a zero_type",
+     [](auto& s) { s.zero_type = SAMEBITS_ZERO_EXPERTS_IDENTITY; }},
+    {SAMEBITS_INVALID_ARGUMENT, "num_experts: found 2147483656, allowed 1 to 2147483647 together with zero_experts",
+     [](auto& s) { s.zero_experts = INT32_MAX, s.zero_type = SAMEBITS_ZERO_EXPERTS_IDENTITY; }},
+    {SAMEBITS_INVALID_ARGUMENT, "shared_experts: found 0, allowed 1 to",
+     [](auto& s) { s.shared_mode = SAMEBITS_SHARED_IN_GATE; }},
+    {SAMEBITS_INVALID_ARGUMENT,
+     "score_func: found 1 (softmax), allowed 2 (sigmoid), 3 (sqrt_softplus), 4 (identity) with",
+     [](auto& s) {
+       s.shared_experts = 1, s.shared_mode = SAMEBITS_SHARED_IN_GATE, s.score_func = SAMEBITS_SCORE_SOFTMAX;
+     }},
+    {SAMEBITS_INVALID_ARGUMENT, "weight_source: found 2 (biased_score), allowed 1 (unbiased_score) with shared_mode",
+     [](auto& s) {
+       s.shared_experts = 1, s.shared_mode = SAMEBITS_SHARED_IN_GATE, s.weight_source = SAMEBITS_WEIGHT_BIASED_SCORE;
+     }},
+    {SAMEBITS_INVALID_ARGUMENT, "selection_bias_dtype: found 0 (none), allowed 1 (fp32), 2 (bf16) with weight_source",
+     [](auto& s) { s.selection_bias_dtype = 0, s.weight_source = SAMEBITS_WEIGHT_BIASED_SCORE; }},
+    {SAMEBITS_INVALID_ARGUMENT, "score_func: found 3 (sqrt_softplus), allowed 2 (sigmoid) with renormalize",
+     [](auto& s) { s.renormalize = SAMEBITS_RENORM_LOG_SPACE_L1, s.score_func = SAMEBITS_SCORE_SQRT_SOFTPLUS; }},
+    {SAMEBITS_INVALID_ARGUMENT, "eps_mode: found 1 (add), allowed 0 (none) with renormalize 2 (log_space_l1)",
      [](auto& s) { s.renormalize = SAMEBITS_RENORM_LOG_SPACE_L1; }},
-    {SAMEBITS_UNSUPPORTED, "not implemented yet: biased_score",
-     [](auto& s) { s.weight_source = SAMEBITS_WEIGHT_BIASED_SCORE; }},
-    {SAMEBITS_UNSUPPORTED, "not implemented yet: in_gate",
-     [](auto& s) { s.shared_experts = 1, s.shared_mode = SAMEBITS_SHARED_IN_GATE; }},
-    {SAMEBITS_UNSUPPORTED, "not implemented yet: per_group", [](auto& s) { s.topk_scope = SAMEBITS_TOPK_PER_GROUP; }},
+    {SAMEBITS_INVALID_ARGUMENT, "weight_source: found 2 (biased_score), allowed 1 (unbiased_score) with renormalize",
+     [](auto& s) {
+       s.renormalize = SAMEBITS_RENORM_LOG_SPACE_L1, s.eps_mode = 0, s.eps = 0,
+       s.weight_source = SAMEBITS_WEIGHT_BIASED_SCORE;
+     }},
+    {SAMEBITS_INVALID_ARGUMENT, "top_k: found 2, allowed multiples of n_group 3",
+     [](auto& s) { s.n_group = s.topk_group = 3, s.topk_scope = SAMEBITS_TOPK_PER_GROUP; }},
+    {SAMEBITS_INVALID_ARGUMENT, "topk_group: found 2, allowed 3 (n_group) with topk_scope",
+     [](auto& s) { s.n_group = s.top_k = 3, s.topk_group = 2, s.topk_scope = SAMEBITS_TOPK_PER_GROUP; }},
+    {SAMEBITS_INVALID_ARGUMENT, "group_mask: found 1 (neg_inf), allowed 0 (none) with topk_scope 2 (per_group)",
+     [](auto& s) {
+       s.n_group = s.top_k = s.topk_group = 3, s.topk_scope = SAMEBITS_TOPK_PER_GROUP,
+       s.group_mask = SAMEBITS_GROUP_MASK_NEG_INF;
+     }},
+    {SAMEBITS_INVALID_ARGUMENT, "hash_vocab_size: found 0, allowed 1 to 2147483647",
+     [](auto& s) { s.selection_method = SAMEBITS_SELECT_HASH_TABLE; }},
+    {SAMEBITS_INVALID_ARGUMENT, "selection_bias_dtype: found 1 (fp32), allowed 0 (none) with selection_method 2",
+     [](auto& s) { s.selection_method = SAMEBITS_SELECT_HASH_TABLE, s.hash_vocab_size = 5; }},
+    {SAMEBITS_INVALID_ARGUMENT, "n_group: found 3, allowed 1 with selection_method 2 (hash_table)",
+     [](auto& s) {
+       s.selection_method = SAMEBITS_SELECT_HASH_TABLE, s.hash_vocab_size = 5, s.selection_bias_dtype = 0;
+       s.n_group = 3, s.group_score = SAMEBITS_GROUP_SCORE_MAX, s.group_mask = SAMEBITS_GROUP_MASK_ZERO;
+     }},
+    {SAMEBITS_INVALID_ARGUMENT, "score_stage: found 2 (after_topk), allowed 1 (before_topk) with selection_method 2",
+     [](auto& s) {
+       s.selection_method = SAMEBITS_SELECT_HASH_TABLE, s.hash_vocab_size = 5, s.selection_bias_dtype = 0;
+       s.score_stage = SAMEBITS_SCORE_AFTER_TOPK, s.rank_by = SAMEBITS_RANK_BY_LOGIT;
+     }},
+    {SAMEBITS_INVALID_ARGUMENT, "sparsemixer_jitter_eps: found 0.000000, allowed more than 0",
+     [](auto& s) { s.selection_method = SAMEBITS_SELECT_SPARSEMIXER; }},
+    {SAMEBITS_INVALID_ARGUMENT, "score_func: found 2 (sigmoid), allowed 1 (softmax) with selection_method 3",
+     [](auto& s) { s.selection_method = SAMEBITS_SELECT_SPARSEMIXER, s.sparsemixer_jitter_eps = 0.01f; }},
+    {SAMEBITS_INVALID_ARGUMENT, "rank_by: found 1 (score), allowed 2 (logit) with selection_method 3 (sparsemixer)",
+     [](auto& s) {
+       s.selection_method = SAMEBITS_SELECT_SPARSEMIXER, s.sparsemixer_jitter_eps = 0.01f;
+       s.score_func = SAMEBITS_SCORE_SOFTMAX;
+     }},
+    {SAMEBITS_INVALID_ARGUMENT, "zero_experts: found 1, allowed 0 with selection_method 3 (sparsemixer)",
+     [](auto& s) {
+       s.selection_method = SAMEBITS_SELECT_SPARSEMIXER, s.sparsemixer_jitter_eps = 0.01f;
+       s.score_func = SAMEBITS_SCORE_SOFTMAX, s.rank_by = SAMEBITS_RANK_BY_LOGIT, s.selection_bias_dtype = 0;
+       s.zero_experts = 1, s.zero_type = SAMEBITS_ZERO_EXPERTS_IDENTITY;
+     }},
+    {SAMEBITS_INVALID_ARGUMENT, "softcap: found -1", [](auto& s) { s.softcap = -1; }},
+    {SAMEBITS_INVALID_ARGUMENT, "temperature: found 0", [](auto& s) { s.temperature = 0; }},
+    {SAMEBITS_INVALID_ARGUMENT, "input_scale: found 0", [](auto& s) { s.input_scale = 0; }},
+    {SAMEBITS_INVALID_ARGUMENT, "input_scale_rsqrt_hidden_size: found 3, allowed 0 (no), 1 (rsqrt_hidden_size), 2",
+     [](auto& s) { s.input_scale_rsqrt_hidden_size = 3; }},
+    {SAMEBITS_INVALID_ARGUMENT, "input_norm_eps: found 0.000000, allowed more than 0 with input_norm",
+     [](auto& s) { s.input_norm = SAMEBITS_INPUT_NORM_RMSNORM_UNWEIGHTED; }},
+    {SAMEBITS_UNSUPPORTED, "not implemented yet: fused_ids",
+     [](auto& s) { s.shared_experts = 1, s.shared_mode = SAMEBITS_SHARED_FUSED_IDS; }},
 };
 
 TEST(Spec, WrongAndUnsupportedOnesAreNamed) {
@@ -244,8 +310,11 @@ TEST(Spec, WrongAndUnsupportedOnesAreNamed) {
 TEST(Spec, TopkColumns) {
   samebits_router_spec spec = plain_spec(0, 8, 3);
   EXPECT_EQ(samebits_topk_columns(&spec), 3);
+  spec.score_func = SAMEBITS_SCORE_SIGMOID;
   spec.shared_experts = 2, spec.shared_mode = SAMEBITS_SHARED_IN_GATE;
   EXPECT_EQ(samebits_topk_columns(&spec), 5);
+  spec.shared_mode = SAMEBITS_SHARED_FUSED_IDS;
+  EXPECT_EQ(samebits_topk_columns(&spec), 3) << "unsupported is not invalid";
   spec.top_k = 0;
   EXPECT_EQ(samebits_topk_columns(&spec), 0);
 }

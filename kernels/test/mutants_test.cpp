@@ -31,7 +31,11 @@ TEST(Mutants, ListIsComplete) {
     EXPECT_GT(std::string(mutant.fault).size(), 10u);
     EXPECT_GT(std::string(mutant.source).size(), 5u);
   }
-  EXPECT_EQ(names, (std::set<std::string>{"row_dependent_split", "bf16_bias", "ties_to_higher_id"}));
+  EXPECT_EQ(names,
+            (std::set<std::string>{"row_dependent_split", "bf16_bias", "ties_to_higher_id", "softcap_by_exponentials",
+                                   "softmax_without_zero_experts", "text_bias_for_image_rows", "hash_ids_by_score",
+                                   "uniform_hash_weights", "biased_weights", "sparsemixer_with_kept_mask",
+                                   "sum_without_shared_experts", "expert_scale_by_slot"}));
   EXPECT_EQ(mutants::find_mutant("none"), nullptr);
 }
 

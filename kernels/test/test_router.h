@@ -54,9 +54,19 @@ inline samebits_router_spec sigmoid_bias_spec(std::int32_t hidden_size, std::int
   return spec;
 }
 
+// G and K, written out once more: the code under test has its own.
+inline std::int64_t rows_of_gate(const samebits_router_spec& spec) {
+  const bool in_gate = spec.shared_mode == SAMEBITS_SHARED_IN_GATE;
+  return spec.num_experts + spec.zero_experts + (in_gate ? spec.shared_experts : 0);
+}
+inline std::int64_t columns_of(const samebits_router_spec& spec) {
+  return rows_of_gate(spec) - spec.num_experts - spec.zero_experts + spec.top_k;
+}
+
 struct Constants {
   std::vector<std::uint16_t> gate_weight;
-  std::vector<float> linear_bias, selection_bias;
+  std::vector<float> linear_bias, selection_bias, input_scale_vector, per_expert_scale, global_scale;
+  std::vector<std::int32_t> hash_table;
 };
 
 template <class T>
@@ -68,12 +78,21 @@ inline samebits_constants abi_constants(const samebits_router_spec& spec, const 
   samebits_constants constants{};
   constants.struct_size = sizeof(constants);
   constants.memory = SAMEBITS_MEMORY_HOST;
+  const std::int64_t rows = rows_of_gate(spec);
   if (!c.gate_weight.empty()) {
-    constants.gate_weight = tensor(c.gate_weight, spec.num_experts, spec.hidden_size, SAMEBITS_BF16);
+    constants.gate_weight = tensor(c.gate_weight, rows, spec.hidden_size, SAMEBITS_BF16);
   }
-  if (!c.linear_bias.empty()) constants.linear_bias = tensor(c.linear_bias, 1, spec.num_experts, SAMEBITS_FP32);
-  if (!c.selection_bias.empty())
-    constants.selection_bias = tensor(c.selection_bias, 1, spec.num_experts, SAMEBITS_FP32);
+  const auto floats = [](const std::vector<float>& values, std::int64_t height, std::int64_t width) {
+    return values.empty() ? samebits_tensor{} : tensor(values, height, width, SAMEBITS_FP32);
+  };
+  constants.linear_bias = floats(c.linear_bias, 1, rows);
+  constants.selection_bias = floats(c.selection_bias, spec.num_bias_variants, spec.num_experts + spec.zero_experts);
+  constants.input_scale_vector = floats(c.input_scale_vector, 1, spec.hidden_size);
+  constants.per_expert_scale = floats(c.per_expert_scale, 1, rows);
+  constants.global_scale = floats(c.global_scale, 1, 1);
+  if (!c.hash_table.empty()) {
+    constants.hash_table = tensor(c.hash_table, spec.hash_vocab_size, spec.top_k, SAMEBITS_INT32);
+  }
   return constants;
 }
 
@@ -94,6 +113,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
 }
 
 struct CallOptions {
+  std::vector<std::int32_t> token_ids, row_class;  // empty: absent
   std::optional<std::int32_t> num_valid_rows;
   std::int32_t block_size = 0;
   bool bookkeeping = false;
@@ -122,15 +142,15 @@ class TestRouter {
   }
   Routed route_from_logits(const std::vector<float>& logits, const CallOptions& options = {}) const {
     samebits_inputs inputs{};
-    inputs.num_tokens = static_cast<std::int64_t>(logits.size()) / spec_.num_experts;
-    inputs.router_logits = tensor(logits, inputs.num_tokens, spec_.num_experts, SAMEBITS_FP32);
+    inputs.num_tokens = static_cast<std::int64_t>(logits.size()) / rows_of_gate(spec_);
+    inputs.router_logits = tensor(logits, inputs.num_tokens, rows_of_gate(spec_), SAMEBITS_FP32);
     return call(inputs, options, samebits_route_from_logits);
   }
 
  private:
   template <class Function>
   Routed call(samebits_inputs& inputs, const CallOptions& options, Function function) const {
-    const std::int64_t t = inputs.num_tokens, k = spec_.top_k, e = spec_.num_experts;
+    const std::int64_t t = inputs.num_tokens, k = columns_of(spec_), e = rows_of_gate(spec_);
     const std::int64_t slots = t * k, block = options.block_size;
     const auto filled_floats = [&](std::int64_t n) {
       return std::vector<float>(static_cast<std::size_t>(n), std::bit_cast<float>(options.poison));
@@ -139,6 +159,8 @@ class TestRouter {
       return std::vector<std::int32_t>(static_cast<std::size_t>(n), static_cast<std::int32_t>(options.poison));
     };
     inputs.struct_size = sizeof(inputs);
+    if (!options.token_ids.empty()) inputs.token_ids = tensor(options.token_ids, 1, t, SAMEBITS_INT32);
+    if (!options.row_class.empty()) inputs.row_class = tensor(options.row_class, 1, t, SAMEBITS_INT32);
     if (options.num_valid_rows) inputs.num_valid_rows = &*options.num_valid_rows;
     Routed r;
     r.ids = filled_ints(slots), r.weights = filled_floats(slots), r.logits = filled_floats(t * e);
@@ -178,10 +200,24 @@ class TestRouter {
 
 inline Constants random_constants(const samebits_router_spec& spec, std::uint64_t seed) {
   Constants c;
-  const std::int64_t h = spec.hidden_size, e = spec.num_experts;
+  const std::int64_t h = spec.hidden_size, e = rows_of_gate(spec), ranked = spec.num_experts + spec.zero_experts;
   if (h > 0) c.gate_weight = normal_bf16(seed, e * h, 1.0f / std::sqrt(static_cast<float>(h)));
   if (spec.linear_bias_dtype != SAMEBITS_DTYPE_NONE) c.linear_bias = normal_fp32(seed + 1, e);
-  if (spec.selection_bias_dtype != SAMEBITS_DTYPE_NONE) c.selection_bias = normal_fp32(seed + 2, e, 0.1f, 11.5f);
+  if (spec.selection_bias_dtype != SAMEBITS_DTYPE_NONE) {
+    c.selection_bias = normal_fp32(seed + 2, spec.num_bias_variants * ranked, 0.1f, 11.5f);
+  }
+  if (spec.input_scale_vector != 0) c.input_scale_vector = normal_fp32(seed + 3, h);
+  if (spec.per_expert_scale != 0) c.per_expert_scale = normal_fp32(seed + 4, e);
+  if (spec.global_scale != 0) c.global_scale = {0.75f};
+  if (spec.selection_method == SAMEBITS_SELECT_HASH_TABLE) {
+    for (std::int64_t row = 0; row < spec.hash_vocab_size; ++row) {
+      // Distinct: a start of its own for each row, and steps of 1 around the ranked experts.
+      const auto start = static_cast<std::int64_t>(draw(seed + 5, static_cast<std::uint64_t>(row)) >> 1);
+      for (std::int64_t i = 0; i < spec.top_k; ++i) {
+        c.hash_table.push_back(static_cast<std::int32_t>((start + i) % ranked));
+      }
+    }
+  }
   return c;
 }
 

@@ -35,15 +35,17 @@ struct HostRouter {
   std::vector<float> selection_bias;  // [E] or empty
 };
 
-// A field of the spec that must have one value: "n_group is 8; this router does 1".
+// A field of the spec that must have one value: "score_func: found softmax (1), this router has sigmoid (2)".
 struct Rule {
   const char* field;
   double found;
   double allowed;
 };
 
-// Rules of a router without the rarer features: no input norm or scale, linear bias, temperature, softcap, groups,
-// per-expert scales, experts in the gate or zero experts; everything in fp32; ranked by score; slots by key.
+// Rules of a router without the rarer features: no input norm or scale, linear bias, temperature, softcap, hash table,
+// sparsemixer, row classes, groups, biased weights, log-space sums, learned scales, experts in the gate or zero
+// experts; everything in fp32; scored before the choice, ranked by score; slots by key. The score function, the other
+// kinds of renormalisation and the place of the scale are for the rules of the router itself.
 inline std::vector<Rule> ordinary(const samebits_router_spec& spec) {
   return {{"input_norm", double(spec.input_norm), SAMEBITS_INPUT_NORM_NONE},
           {"input_scale_vector", double(spec.input_scale_vector), 0},
@@ -57,11 +59,13 @@ inline std::vector<Rule> ordinary(const samebits_router_spec& spec) {
           {"score_dtype", double(spec.score_dtype), SAMEBITS_FP32},
           {"selection_method", double(spec.selection_method), SAMEBITS_SELECT_TOPK},
           {"rank_by", double(spec.rank_by), SAMEBITS_RANK_BY_SCORE},
-          {"num_bias_variants", double(spec.num_bias_variants), 1},
+          {"num_bias_variants", spec.selection_bias_dtype == SAMEBITS_DTYPE_NONE ? 1.0 : spec.num_bias_variants, 1},
           {"n_group", double(spec.n_group), 1},
           {"topk_scope", double(spec.topk_scope), SAMEBITS_TOPK_GLOBAL},
           {"sort", double(spec.sort), SAMEBITS_SORT_BY_KEY_DESC},
           {"weight_source", double(spec.weight_source), SAMEBITS_WEIGHT_UNBIASED_SCORE},
+          {"renormalize", double(spec.renormalize),
+           double(spec.renormalize == SAMEBITS_RENORM_LOG_SPACE_L1 ? SAMEBITS_RENORM_L1 : spec.renormalize)},
           {"per_expert_scale", double(spec.per_expert_scale), 0},
           {"global_scale", double(spec.global_scale), 0},
           {"weights_dtype", double(spec.weights_dtype), SAMEBITS_FP32},
@@ -70,6 +74,52 @@ inline std::vector<Rule> ordinary(const samebits_router_spec& spec) {
 }
 
 namespace detail {
+
+// Names of the values of a field, from `first` on; fields without names are numbers.
+struct ValueNames {
+  const char* field;
+  int first;
+  const char* names[5];
+};
+
+inline std::string value_text(const char* field, double value) {
+  static constexpr ValueNames kFields[] = {
+      {"input_norm", 0, {"none", "rmsnorm_unweighted"}},
+      {"input_scale_vector", 0, {"no", "yes"}},
+      {"input_scale_rsqrt_hidden_size", 0, {"no", "rsqrt_hidden_size", "rsqrt_hidden_size_bf16"}},
+      {"logits_dtype", 0, {"none", "fp32", "bf16"}},
+      {"linear_bias_dtype", 0, {"none", "fp32", "bf16"}},
+      {"score_func", 1, {"softmax", "sigmoid", "sqrt_softplus", "identity"}},
+      {"score_stage", 1, {"before_topk", "after_topk"}},
+      {"score_dtype", 0, {"none", "fp32", "bf16"}},
+      {"selection_method", 1, {"topk", "hash_table", "sparsemixer"}},
+      {"rank_by", 1, {"score", "logit"}},
+      {"selection_bias_dtype", 0, {"none", "fp32", "bf16"}},
+      {"group_score", 0, {"none", "max", "top2_sum"}},
+      {"group_mask", 0, {"none", "neg_inf", "zero"}},
+      {"topk_scope", 1, {"global", "per_group"}},
+      {"sort", 1, {"by_key_desc", "by_index"}},
+      {"weight_source", 1, {"unbiased_score", "biased_score"}},
+      {"renormalize", 0, {"none", "l1", "log_space_l1"}},
+      {"eps_mode", 0, {"none", "add", "clamp_min"}},
+      {"scale_stage", 1, {"after_renorm", "before_divide", "on_expert_output"}},
+      {"per_expert_scale", 0, {"no", "yes"}},
+      {"global_scale", 0, {"no", "yes"}},
+      {"weights_dtype", 0, {"none", "fp32", "bf16"}},
+      {"shared_mode", 0, {"outside_router", "outside_router_sigmoid_gate", "fused_ids", "in_gate"}},
+      {"zero_type", 0, {"none", "identity", "identity_remapped_to_id0_weight0"}},
+  };
+  char number[32];
+  std::snprintf(number, sizeof(number), "%g", value);
+  for (const ValueNames& known : kFields) {
+    if (std::strcmp(known.field, field) != 0) continue;
+    const double place = value - known.first;
+    for (int i = 0; i < 5; ++i) {
+      if (place == i && known.names[i] != nullptr) return std::string(known.names[i]) + " (" + number + ")";
+    }
+  }
+  return number;
+}
 
 inline float widen(std::uint16_t bf16) {
   const std::uint32_t bits = static_cast<std::uint32_t>(bf16) << 16;
@@ -131,7 +181,8 @@ samebits_status supports(const samebits_router_spec* spec, char* reason, std::si
   if (spec == nullptr) return SAMEBITS_INVALID_ARGUMENT;
   for (const Rule& rule : Router::rules(*spec)) {
     if (rule.found == rule.allowed) continue;
-    std::snprintf(reason, reason_size, "%s is %g; this router does %g", rule.field, rule.found, rule.allowed);
+    std::snprintf(reason, reason_size, "%s: found %s, this router has %s", rule.field,
+                  value_text(rule.field, rule.found).c_str(), value_text(rule.field, rule.allowed).c_str());
     return SAMEBITS_UNSUPPORTED;
   }
   return SAMEBITS_OK;
@@ -154,6 +205,11 @@ samebits_status create(const samebits_router_spec* spec, const samebits_constant
     return fail(SAMEBITS_OUT_OF_MEMORY, error.what());
   }
   return SAMEBITS_OK;
+}
+
+inline std::int32_t topk_columns(const samebits_router_spec* spec) {
+  if (spec == nullptr) return 0;
+  return spec->top_k + (spec->shared_mode == SAMEBITS_SHARED_IN_GATE ? spec->shared_experts : 0);
 }
 
 // One row of everything: hidden state [H], logits [E], ids [K], weights [K].
@@ -215,7 +271,7 @@ samebits_status route(const Router& router, const samebits_inputs& inputs, sameb
     return samebits::detail::supports<Router>(spec, reason, reason_size);                                  \
   }                                                                                                        \
   int32_t samebits_topk_columns(const samebits_router_spec* spec) {                                        \
-    return spec == nullptr ? 0 : spec->top_k;                                                              \
+    return samebits::detail::topk_columns(spec);                                                           \
   }                                                                                                        \
   samebits_status samebits_create(const samebits_router_spec* spec, const samebits_constants* constants,   \
                                   samebits_router** router) {                                              \

@@ -1,0 +1,54 @@
+#include <algorithm>
+
+#include "kernels/cpu/bits.h"
+#include "kernels/cpu/score.h"
+#include "kernels/cpu/select.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/cpu/sizes.h"
+#include "kernels/mutants/faults.h"
+
+namespace samebits::mutants {
+
+void bf16_selection_bias(const samebits_router_spec& spec, const float* bias, float* out) {
+  cpu::round_bias(SAMEBITS_BF16, bias, cpu::ranked_experts(spec), out);
+}
+
+// The sum runs over the routed experts alone; a zero expert is divided by it but is no part of it.
+void softmax_without_zero_experts(const RouterConstants& constants, const float* logits, float* scores) {
+  const samebits_router_spec& spec = constants.spec;
+  cpu::score_experts(constants, logits, scores);
+  if (spec.zero_experts == 0 || spec.score_func != SAMEBITS_SCORE_SOFTMAX) return;
+  float routed = 0;
+  for (std::int64_t e = 0; e < spec.num_experts; ++e) routed += cpu::is_nan(scores[e]) ? 0.0f : scores[e];
+  for (std::int64_t e = 0; e < cpu::ranked_experts(spec); ++e) scores[e] /= routed;
+}
+
+// Image rows get the bias of text rows.
+void keys_of_first_class(const RouterConstants& constants, const RowInfo& row, const float* logits, const float* scores,
+                         float* keys) {
+  RowInfo text = row;
+  text.row_class = 0;
+  cpu::rank_keys(constants, text, logits, scores, keys);
+}
+
+// An equal key that comes later goes in front.
+void select_higher_id(const RouterConstants& constants, const RowInfo& row, RowScratch& scratch) {
+  const samebits_router_spec& spec = constants.spec;
+  if (spec.selection_method == SAMEBITS_SELECT_HASH_TABLE || spec.topk_scope == SAMEBITS_TOPK_PER_GROUP) {
+    return cpu::select_tc256(constants, row, scratch);
+  }
+  cpu::mask_groups(spec, scratch);
+  cpu::best_keys(scratch.keys, scratch.excluded, cpu::ranked_experts(spec), spec.top_k, scratch.ids,
+                 [](float key, float listed) { return !cpu::ranks_before(listed, key); });
+}
+
+void hash_ids_by_score(const RouterConstants& constants, const RowInfo& row, RowScratch& scratch) {
+  cpu::select_tc256(constants, row, scratch);
+  if (constants.spec.selection_method != SAMEBITS_SELECT_HASH_TABLE) return;
+  const float* scores = scratch.scores;
+  std::sort(scratch.ids, scratch.ids + constants.spec.top_k, [scores](std::int32_t a, std::int32_t b) {
+    return cpu::ranks_before(scores[a], scores[b]) || (a < b && !cpu::ranks_before(scores[b], scores[a]));
+  });
+}
+
+}  // namespace samebits::mutants

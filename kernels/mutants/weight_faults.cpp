@@ -1,0 +1,73 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/cpu/bits.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/cpu/sizes.h"
+#include "kernels/cpu/sparsemixer.h"
+#include "kernels/cpu/value.h"
+#include "kernels/cpu/weigh.h"
+#include "kernels/mutants/faults.h"
+
+namespace samebits::mutants {
+namespace {
+
+float finite_or_zero(float x) {
+  return std::isfinite(x) ? x : 0.0f;
+}
+
+}  // namespace
+
+void biased_values(const RouterConstants& constants, const RowInfo& row, const float* logits, RowScratch& scratch) {
+  RouterConstants biased = constants;
+  if (constants.selection_bias != nullptr) biased.spec.weight_source = SAMEBITS_WEIGHT_BIASED_SCORE;
+  cpu::value_experts(biased, row, logits, scratch);
+}
+
+// What the first pass masked stays masked in the next ones.
+void sparsemixer_with_kept_mask(const RouterConstants& constants, const RowInfo& row, const float* logits,
+                                RowScratch& scratch) {
+  const samebits_router_spec& spec = constants.spec;
+  cpu::value_experts(constants, row, logits, scratch);
+  if (spec.selection_method != SAMEBITS_SELECT_SPARSEMIXER) return;
+  float* pass = scratch.keys;
+  cpu::sparsemixer_pass(spec, logits, scratch.ids[0], nullptr, 0, pass);
+  for (std::int64_t c = 1; c < spec.top_k; ++c) {
+    pass[scratch.ids[c - 1]] = -INFINITY;
+    cpu::softmax(pass, cpu::ranked_experts(spec), scratch.scores);
+    const float score = scratch.scores[scratch.ids[c]];
+    scratch.chosen_values[c] = cpu::is_nan(score) ? 0.0f : score;
+  }
+}
+
+void uniform_hash_weights(const RouterConstants& constants, RowScratch& scratch, float* weights) {
+  if (constants.spec.selection_method == SAMEBITS_SELECT_HASH_TABLE) {
+    std::fill_n(scratch.chosen_values, cpu::topk_columns(constants.spec), 1.0f);
+    std::fill_n(scratch.chosen_logits, cpu::topk_columns(constants.spec), 0.0f);
+  }
+  cpu::weigh_tc256(constants, scratch, weights);
+}
+
+// Every weight is divided by the sum of the routed experts alone.
+void sum_without_shared_experts(const RouterConstants& constants, RowScratch& scratch, float* weights) {
+  const samebits_router_spec& spec = constants.spec;
+  cpu::weigh_tc256(constants, scratch, weights);
+  const std::int64_t columns = cpu::topk_columns(spec);
+  if (columns == spec.top_k || spec.renormalize == SAMEBITS_RENORM_NONE) return;
+  const float routed = std::accumulate(weights, weights + spec.top_k, 0.0f);
+  const float all = std::accumulate(weights, weights + columns, 0.0f);
+  for (std::int64_t c = 0; c < columns; ++c) weights[c] = finite_or_zero(weights[c] * (all / routed));
+}
+
+void expert_scale_by_slot(const RouterConstants& constants, RowScratch& scratch, float* weights) {
+  RouterConstants unscaled = constants;
+  unscaled.per_expert_scale = nullptr;
+  cpu::weigh_tc256(unscaled, scratch, weights);
+  if (constants.per_expert_scale == nullptr) return;
+  for (std::int64_t c = 0; c < cpu::topk_columns(constants.spec); ++c) {
+    weights[c] = finite_or_zero(weights[c] * constants.per_expert_scale[c]);
+  }
+}
+
+}  // namespace samebits::mutants
