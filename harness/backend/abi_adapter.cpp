@@ -25,6 +25,9 @@ constexpr Pair<BiasType> kBiasTypes[] = {
     {BiasType::kNone, SAMEBITS_DTYPE_NONE}, {BiasType::kFp32, SAMEBITS_FP32}, {BiasType::kBf16, SAMEBITS_BF16}};
 constexpr Pair<InputNorm> kInputNorms[] = {{InputNorm::kNone, SAMEBITS_INPUT_NORM_NONE},
                                            {InputNorm::kRmsnormUnweighted, SAMEBITS_INPUT_NORM_RMSNORM_UNWEIGHTED}};
+// Of input_scale_rsqrt_hidden_size, which has no enumeration in the C ABI.
+constexpr Pair<InputScale> kInputScales[] = {
+    {InputScale::kFactor, 0}, {InputScale::kRsqrtHiddenSize, 1}, {InputScale::kRsqrtHiddenSizeBf16, 2}};
 constexpr Pair<ScoreFunc> kScoreFuncs[] = {{ScoreFunc::kSoftmax, SAMEBITS_SCORE_SOFTMAX},
                                            {ScoreFunc::kSigmoid, SAMEBITS_SCORE_SIGMOID},
                                            {ScoreFunc::kSqrtSoftplus, SAMEBITS_SCORE_SQRT_SOFTPLUS},
@@ -107,7 +110,7 @@ samebits_router_spec to_abi(const RouterSpec& spec) {
   abi.linear_bias_dtype = abi_value(kBiasTypes, spec.gate.linear_bias, "gate.linear_bias");
   abi.input_norm = abi_value(kInputNorms, spec.gate.input_norm, "gate.input_norm");
   abi.input_scale_vector = spec.gate.input_scale_vector ? 1 : 0;
-  abi.input_scale_rsqrt_hidden_size = static_cast<std::int32_t>(spec.gate.input_scale_kind);
+  abi.input_scale_rsqrt_hidden_size = abi_value(kInputScales, spec.gate.input_scale_kind, "gate.input_scale");
   abi.input_norm_eps = optional_value(spec.gate.input_norm_eps);
   abi.input_scale = static_cast<float>(spec.gate.input_scale);
   abi.temperature = static_cast<float>(spec.logits.temperature);
@@ -156,7 +159,8 @@ RouterSpec from_abi(const samebits_router_spec& abi) {
   spec.gate.linear_bias = our_value(kBiasTypes, abi.linear_bias_dtype, "linear_bias_dtype");
   spec.gate.input_norm = our_value(kInputNorms, abi.input_norm, "input_norm");
   spec.gate.input_scale_vector = abi.input_scale_vector != 0;
-  spec.gate.input_scale_kind = static_cast<oracle::InputScale>(abi.input_scale_rsqrt_hidden_size);
+  spec.gate.input_scale_kind =
+      our_value(kInputScales, abi.input_scale_rsqrt_hidden_size, "input_scale_rsqrt_hidden_size");
   spec.gate.input_norm_eps = real(abi.input_norm_eps);
   spec.gate.input_scale = abi.input_scale;
   spec.logits.temperature = abi.temperature;
@@ -214,6 +218,11 @@ properties::Claims to_claims(const samebits_info& info) {
   claims.returns_bookkeeping = info.returns_bookkeeping != 0;
   claims.max_tokens = info.max_tokens;
   return claims;
+}
+
+std::int32_t hash_table_dtype(const RouterSpec& spec) {
+  if (spec.selection.method != SelectionMethod::kHashTable) return SAMEBITS_DTYPE_NONE;
+  return spec.hash.table_dtype == TableType::kInt64 ? SAMEBITS_INT64 : SAMEBITS_INT32;
 }
 
 std::string status_text(samebits_status status) {

@@ -15,8 +15,10 @@
 
 namespace samebits::harness {
 
-// Columns of topk_ids and topk_weights: top_k, and the shared experts when they are in the gate.
-std::int32_t columns_of(const samebits_router_spec& spec);
+// Sizes of a spec as samebits.h defines them.
+std::int64_t ranked_experts(const samebits_router_spec& spec);  // R
+std::int64_t gate_rows(const samebits_router_spec& spec);       // G
+std::int64_t topk_columns(const samebits_router_spec& spec);    // K
 
 // A matrix without gaps between its rows.
 samebits_tensor matrix(const GuardedBuffer& buffer, std::int64_t rows, std::int64_t columns, std::int32_t dtype);
@@ -45,7 +47,7 @@ class CallBuffers {
   oracle::RouterOutputs read() const;
 
  private:
-  void add_inputs(const oracle::RouterInputs& rows);
+  void add_inputs(const samebits_router_spec& spec, const oracle::RouterInputs& rows);
   void add_bookkeeping(std::int64_t slots, std::int32_t block_size);
   GuardedBuffer& add_output(const char* name, std::int64_t elements);  // 4 bytes each
   std::int32_t* add_integers(const char* name, std::int64_t elements, std::vector<std::int32_t> oracle::Bookkeeping::*);
@@ -57,7 +59,7 @@ class CallBuffers {
 
   Memory& memory_;
   std::uint32_t poison_;
-  std::int64_t tokens_, experts_, columns_;
+  std::int64_t tokens_, gate_rows_, columns_;      // T, G, K
   std::deque<GuardedBuffer> read_only_, written_;  // deques: a buffer keeps its address
   samebits_inputs inputs_{};
   samebits_outputs outputs_{};

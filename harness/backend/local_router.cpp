@@ -164,10 +164,11 @@ std::string LocalRouter::failure_text(Call function, samebits_status status) con
                                                       : std::string(text, strnlen(text, 1024)));
 }
 
-std::optional<RunResult> LocalRouter::begin_case(const samebits_router_spec& spec, const RouterInputs& inputs) {
-  if (inputs.gate_rows != spec.num_experts) {
+std::optional<RunResult> LocalRouter::begin_case(const samebits_router_spec& spec, std::int32_t table_dtype,
+                                                 const RouterInputs& inputs) {
+  if (inputs.gate_rows != gate_rows(spec)) {
     throw std::invalid_argument(
-        fmt::format("inputs of {} experts for a spec of {}", inputs.gate_rows, spec.num_experts));
+        fmt::format("inputs of {} gate rows for a spec of {}", inputs.gate_rows, gate_rows(spec)));
   }
   spec_ = spec;
   inputs_ = &inputs;
@@ -176,40 +177,49 @@ std::optional<RunResult> LocalRouter::begin_case(const samebits_router_spec& spe
     constants_.clear();
     if (const auto reason = refusal(spec)) throw RouterError("samebits_supports refuses the case: " + *reason);
     const std::int32_t columns = call_router(Call::kTopkColumns, [&] { return table_.topk_columns(&spec_); });
-    if (columns != columns_of(spec_)) {
-      throw RouterError(fmt::format("samebits_topk_columns is {}; expected is {}", columns, columns_of(spec_)));
+    if (columns != topk_columns(spec_)) {
+      throw RouterError(fmt::format("samebits_topk_columns is {}; expected is {}", columns, topk_columns(spec_)));
     }
-    create();
+    create(table_dtype);
   });
   if (result.status == RunResult::Status::kOk) return std::nullopt;
   return result;
 }
 
-void LocalRouter::create() {
-  const std::int64_t experts = spec_.num_experts;
+// The tensors of the case that do not change between its calls, in constants_.
+samebits_constants LocalRouter::make_constants(std::int32_t table_dtype) {
+  const std::int64_t gate = gate_rows(spec_), hidden = inputs_->hidden_size;
+  const auto add = [&](const char* name, const auto& values, std::int64_t rows, std::int64_t columns,
+                       std::int32_t dtype) {
+    if (values.empty()) return samebits_tensor{};
+    if (static_cast<std::int64_t>(values.size()) != rows * columns) {
+      throw std::invalid_argument(
+          fmt::format("{}: {} values for a shape of [{}, {}]", name, values.size(), rows, columns));
+    }
+    return matrix(add_input(constants_, *memory_, name, values), rows, columns, dtype);
+  };
   samebits_constants constants{};
   constants.struct_size = sizeof(constants);
   constants.memory = memory_->kind();
-  if (!inputs_->gate_weight_bf16.empty()) {
-    constants.gate_weight = matrix(add_input(constants_, *memory_, "gate_weight", inputs_->gate_weight_bf16), experts,
-                                   inputs_->hidden_size, SAMEBITS_BF16);
-  } else if (!inputs_->gate_weight_fp32.empty()) {
-    constants.gate_weight = matrix(add_input(constants_, *memory_, "gate_weight", inputs_->gate_weight_fp32), experts,
-                                   inputs_->hidden_size, SAMEBITS_FP32);
-  }
-  if (!inputs_->linear_bias.empty()) {
-    constants.linear_bias =
-        matrix(add_input(constants_, *memory_, "linear_bias", inputs_->linear_bias), 1, experts, SAMEBITS_FP32);
-  }
-  if (!inputs_->selection_bias.empty()) {
-    // A case has one bias vector; every variant of a spec that has several is given the same one.
-    std::vector<float> variants;
-    for (std::int32_t i = 0; i < spec_.num_bias_variants; ++i) {
-      variants.insert(variants.end(), inputs_->selection_bias.begin(), inputs_->selection_bias.end());
-    }
-    constants.selection_bias = matrix(add_input(constants_, *memory_, "selection_bias", variants),
-                                      spec_.num_bias_variants, experts, SAMEBITS_FP32);
-  }
+  constants.gate_weight = inputs_->gate_weight_fp32.empty()
+                              ? add("gate_weight", inputs_->gate_weight_bf16, gate, hidden, SAMEBITS_BF16)
+                              : add("gate_weight", inputs_->gate_weight_fp32, gate, hidden, SAMEBITS_FP32);
+  constants.linear_bias = add("linear_bias", inputs_->linear_bias, 1, gate, SAMEBITS_FP32);
+  constants.selection_bias =
+      add("selection_bias", inputs_->selection_bias, spec_.num_bias_variants, ranked_experts(spec_), SAMEBITS_FP32);
+  constants.input_scale_vector = add("input_scale_vector", inputs_->input_scale_vector, 1, hidden, SAMEBITS_FP32);
+  constants.per_expert_scale = add("per_expert_scale", inputs_->per_expert_scale, 1, gate, SAMEBITS_FP32);
+  constants.global_scale = add("global_scale", inputs_->global_scale, 1, 1, SAMEBITS_FP32);
+  const std::vector<std::int32_t>& table = inputs_->hash_table;
+  constants.hash_table = table_dtype == SAMEBITS_INT64
+                             ? add("hash_table", std::vector<std::int64_t>(table.begin(), table.end()),
+                                   spec_.hash_vocab_size, spec_.top_k, table_dtype)
+                             : add("hash_table", table, spec_.hash_vocab_size, spec_.top_k, SAMEBITS_INT32);
+  return constants;
+}
+
+void LocalRouter::create(std::int32_t table_dtype) {
+  const samebits_constants constants = make_constants(table_dtype);
   const samebits_status status = call_router(Call::kCreate, [&] {
     const samebits_status returned = table_.create(&spec_, &constants, &router_);
     memory_->synchronize();

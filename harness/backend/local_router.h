@@ -23,14 +23,15 @@ class LocalRouter final : public RouterUnderTest {
 
   const samebits_info& info() const override { return info_; }
   std::optional<std::string> unsupported(const samebits_router_spec& spec) override;
-  std::optional<properties::RunResult> begin_case(const samebits_router_spec& spec,
+  std::optional<properties::RunResult> begin_case(const samebits_router_spec& spec, std::int32_t table_dtype,
                                                   const oracle::RouterInputs& inputs) override;
   properties::RunResult run(const properties::RunRequest& request) override;
   std::optional<properties::RunResult> end_case() override;
 
  private:
   std::optional<std::string> refusal(const samebits_router_spec& spec);
-  void create();
+  void create(std::int32_t table_dtype);
+  samebits_constants make_constants(std::int32_t table_dtype);
   void route(const properties::RunRequest& request, properties::RunResult& result);
   void destroy();
   std::string failure_text(Call function, samebits_status status) const;

@@ -1,6 +1,7 @@
 // A router as the harness drives it: in this process (LocalRouter) or in a worker (WorkerRouter).
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,9 +18,10 @@ class RouterUnderTest {
   virtual const samebits_info& info() const = 0;
   // A reason when the router does not support this spec; nullopt: it does.
   virtual std::optional<std::string> unsupported(const samebits_router_spec& spec) = 0;
-  // Creates the router with the constants of a case; `inputs` must live until the next begin_case. A result: the router
-  // could not be created, and this is what every run of the case would return.
-  virtual std::optional<properties::RunResult> begin_case(const samebits_router_spec& spec,
+  // Creates the router with the constants of a case; `inputs` must live until the next begin_case. table_dtype: of the
+  // hash table, as hash_table_dtype (abi_adapter.h) says. A result: the router could not be created, and this is what
+  // every run of the case would return.
+  virtual std::optional<properties::RunResult> begin_case(const samebits_router_spec& spec, std::int32_t table_dtype,
                                                           const oracle::RouterInputs& inputs) = 0;
   // One run of the case. After kCrashed or kTimedOut the case is over.
   virtual properties::RunResult run(const properties::RunRequest& request) = 0;

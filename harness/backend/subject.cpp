@@ -29,7 +29,7 @@ class BackendSubject final : public properties::Subject {
                        const std::vector<properties::RunRequest>& requests) override {
     std::vector<Run> runs;
     if (requests.empty()) return runs;
-    if (auto failure = router_->begin_case(to_abi(c.spec), inputs)) {
+    if (auto failure = router_->begin_case(to_abi(c.spec), hash_table_dtype(c.spec), inputs)) {
       runs.push_back({requests.front(), *std::move(failure)});
     } else {
       for (const properties::RunRequest& request : requests) {

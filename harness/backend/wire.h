@@ -128,7 +128,8 @@ class WireReader {
 template <class Archive>
 void fields(Archive& archive, oracle::RouterInputs& x) {
   archive(x.num_tokens, x.hidden_size, x.gate_rows, x.hidden_states, x.gate_weight_bf16, x.gate_weight_fp32,
-          x.linear_bias, x.selection_bias, x.router_logits, x.num_valid_rows);
+          x.router_logits, x.input_scale_vector, x.linear_bias, x.selection_bias, x.per_expert_scale, x.global_scale,
+          x.hash_table, x.token_ids, x.token_ids_int32, x.row_class, x.num_valid_rows);
 }
 
 template <class Archive>

@@ -46,8 +46,9 @@ class Worker {
       }
       case Question::kBeginCase: {
         samebits_router_spec spec{};
-        from_wire(content, spec, inputs_);
-        return to_wire(router_->begin_case(spec, inputs_));
+        std::int32_t table_dtype = SAMEBITS_DTYPE_NONE;
+        from_wire(content, spec, table_dtype, inputs_);
+        return to_wire(router_->begin_case(spec, table_dtype, inputs_));
       }
       case Question::kRun: {
         properties::RunRequest request;

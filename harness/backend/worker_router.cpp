@@ -202,10 +202,10 @@ std::optional<std::string> WorkerRouter::unsupported(const samebits_router_spec&
   return reason;
 }
 
-std::optional<RunResult> WorkerRouter::begin_case(const samebits_router_spec& spec,
+std::optional<RunResult> WorkerRouter::begin_case(const samebits_router_spec& spec, std::int32_t table_dtype,
                                                   const oracle::RouterInputs& inputs) {
   if (!worker_) start();
-  const auto answer = ask(Question::kBeginCase, to_wire(spec, inputs));
+  const auto answer = ask(Question::kBeginCase, to_wire(spec, table_dtype, inputs));
   if (answer.index() == 1) return std::get<1>(answer);
   std::optional<RunResult> failure;
   try {

@@ -1,6 +1,7 @@
 // samebits check: judge result files, made by `run` or by another program.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "harness/cli/campaign.h"
@@ -33,6 +34,25 @@ void require_one_router(const properties::Claims& first, const properties::Claim
                               path.string(), other.name, claims_line(other), first.name, claims_line(first)));
 }
 
+// All of them before the first is judged, so that one look at the message tells what is left to be run.
+void require_results(const std::vector<fs::path>& cases, const std::string& results) {
+  constexpr std::size_t kNamed = 20;
+  std::vector<std::string> missing;
+  for (const fs::path& path : cases) {
+    const fs::path result = result_path(path, results);
+    std::error_code error;
+    if (!fs::exists(result, error)) missing.push_back(result.string());
+  }
+  if (missing.empty() || cases.size() == 1) return;  // the reading of one file says what is wrong with it
+  const std::size_t left_out = missing.size() - std::min(missing.size(), kNamed);
+  std::string text = fmt::format(
+      "{} of {} cases have no result; write one for each, or check the others alone:", missing.size(), cases.size());
+  missing.resize(missing.size() - left_out);
+  for (const std::string& file : missing) text += "\n  " + file;
+  if (left_out > 0) text += fmt::format("\n  and {} more", left_out);
+  throw FileError(text);
+}
+
 int check(const CheckOptions& options, const std::string& program) {
   require_known_laws(options.laws);
   if (!options.json.empty()) check_writable_file(options.json);
@@ -42,6 +62,7 @@ int check(const CheckOptions& options, const std::string& program) {
     throw UsageError(
         fmt::format("--results {}: not a folder; a folder of cases needs a folder of results", options.results));
   }
+  require_results(paths, options.results);
   Progress progress(progress_mode(options.progress));
   std::optional<Campaign> campaign;
   properties::Claims claims;

@@ -100,6 +100,7 @@ int fuzz(const FuzzOptions& options, const std::string& program) {
   header.command = "fuzz";
   header.spec = spec.name;
   header.variant = spec.variant;
+  header.notes = spec.notes;
   header.backend = options.backend.name();
   header.claims = subject->claims();
   header.seed = options.seed;

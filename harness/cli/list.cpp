@@ -7,6 +7,7 @@
 #include "harness/cli/program.h"
 #include "harness/io/spec_library.h"
 #include "oracle/spec/validate.h"
+#include "properties/generators/hazards.h"
 #include "properties/law.h"
 
 namespace samebits::harness {
@@ -42,6 +43,15 @@ int list_laws() {
   return 0;
 }
 
+int list_hazards() {
+  constexpr const char* kStarts[] = {"hidden states", "hidden states or given logits",
+                                     "given logits, or a gate weight that yields them", "given logits"};
+  for (const properties::Hazard& hazard : properties::all_hazards()) {
+    print_out("{:<28}from {}\n", hazard.label, kStarts[static_cast<std::size_t>(hazard.stage)]);
+  }
+  return 0;
+}
+
 int list_fields() {
   for (const oracle::FieldInfo& field : oracle::schema()) {
     print_out("{:<36}{} [{}]\n", field.path, field.allowed, field.default_text);
@@ -52,16 +62,17 @@ int list_fields() {
 }  // namespace
 
 void add_list(CLI::App& app, Program& program) {
-  CLI::App* command = app.add_subcommand("list", "List specs, backends, laws or the fields of a spec");
+  CLI::App* command = app.add_subcommand("list", "List specs, backends, laws, hazards or the fields of a spec");
   auto what = std::make_shared<std::string>();
-  command->add_option("WHAT", *what, "specs, backends, laws or fields")
+  command->add_option("WHAT", *what, "specs, backends, laws, hazards or fields")
       ->required()
-      ->check(CLI::IsMember({"specs", "backends", "laws", "fields"}));
+      ->check(CLI::IsMember({"specs", "backends", "laws", "hazards", "fields"}));
   command->footer("Example:\n  samebits list specs");
   command->callback([what, &program] {
     program.action = [what] {
       if (*what == "specs") return list_specs();
       if (*what == "backends") return list_backend_names();
+      if (*what == "hazards") return list_hazards();
       return *what == "laws" ? list_laws() : list_fields();
     };
   });

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "harness/cli/interrupt.h"
+#include "harness/cli/output.h"
 #include "harness/io/description_yaml.h"
 #include "harness/io/files.h"
 #include "harness/io/nearest.h"
@@ -14,6 +15,12 @@
 #include "properties/law.h"
 
 namespace samebits::harness {
+namespace {
+
+// That of many published routers; what a law says does not depend on it.
+constexpr std::int64_t kAssumedHiddenSize = 4096;
+
+}  // namespace
 
 UsageError out_of_memory(const std::string& what) {
   return UsageError(
@@ -72,6 +79,7 @@ ChosenSpec resolve_spec(const SpecOptions& options) {
   chosen.name = options.spec;
   chosen.variant = options.variant;
   chosen.spec = oracle::resolve(load_spec(options.spec), resolution);
+  if (options.layer) chosen.notes.push_back(fmt::format("layer {}", *options.layer));
   return chosen;
 }
 
@@ -81,23 +89,30 @@ void require_runnable(const std::string& name, const oracle::RouterSpec& spec) {
       throw UsageError(fmt::format("spec {}: {} is not known; give it with --set {}=N", name, field, field));
     }
   };
-  require("shape.hidden_size", spec.shape.hidden_size);
   require("shape.num_experts", spec.shape.num_experts);
   require("shape.top_k", spec.shape.top_k);
   if (const auto reason = oracle::unsupported_reason(spec)) {
     throw UsageError(fmt::format("spec {} cannot be run: {}", name, *reason));
   }
-  if (*spec.shape.num_experts * *spec.shape.hidden_size > kMaxElements) {
+  const std::int64_t gate_rows = oracle::gate_rows(spec), hidden_size = spec.shape.hidden_size.value_or(1);
+  if (gate_rows * hidden_size > kMaxElements) {
     throw UsageError(
-        fmt::format("spec {}: num_experts {} x hidden_size {}: a gate weight of more than {} elements; "
+        fmt::format("spec {}: {} gate rows x hidden_size {}: a gate weight of more than {} elements; "
                     "choose a smaller shape with --set shape.num_experts=N or --set shape.hidden_size=N",
-                    name, *spec.shape.num_experts, *spec.shape.hidden_size, kMaxElements));
+                    name, gate_rows, hidden_size, kMaxElements));
   }
 }
 
 ChosenSpec resolve_runnable_spec(const SpecOptions& options) {
   ChosenSpec chosen = resolve_spec(options);
   require_runnable(chosen.name, chosen.spec);
+  if (!chosen.spec.shape.hidden_size) {
+    chosen.spec.shape.hidden_size = kAssumedHiddenSize;
+    chosen.notes.push_back(
+        fmt::format("shape.hidden_size is not known and taken as {}; give another with --set shape.hidden_size=N",
+                    kAssumedHiddenSize));
+    print_error("spec {}: {}\n", chosen.name, chosen.notes.back());
+  }
   return chosen;
 }
 

@@ -52,11 +52,14 @@ void add_spec_options(CLI::App& command, SpecOptions& options);
 struct ChosenSpec {
   std::string name, variant;
   oracle::RouterSpec spec;
+  std::vector<std::string> notes;  // what a reader of the report must know: the layer, a size that was assumed
 };
 // Throws SpecError or UsageError; does not ask whether the spec can be run.
 ChosenSpec resolve_spec(const SpecOptions& options);
-// As resolve_spec; a spec that this program cannot run is refused with the reason.
+// As resolve_spec. A hidden size that the spec does not know is assumed, with a message on standard error. A spec that
+// this program cannot run is refused with the reason.
 ChosenSpec resolve_runnable_spec(const SpecOptions& options);
+// Of a case or of a resolved spec. The hidden size may be unknown: where logits are given it has no meaning.
 void require_runnable(const std::string& name, const oracle::RouterSpec& spec);
 
 struct BackendChoice {

@@ -8,6 +8,7 @@
 
 #include "harness/io/case_spec.h"
 #include "harness/io/description_yaml.h"
+#include "harness/io/dtype.h"
 #include "harness/io/files.h"
 #include "harness/io/tensor_text.h"
 #include "harness/io/yaml_mapping.h"
@@ -37,7 +38,7 @@ std::string expected_yaml(const KnownAnswer& expected) {
 
 KnownAnswer expected_from_yaml(const YamlMapping& mapping, const properties::Case& c) {
   KnownAnswer expected;
-  const std::int64_t top_k = c.description.top_k;
+  const std::int64_t columns = oracle::topk_columns(c.spec);
   expected.source = mapping.at("source").text();
   if (mapping.has("fault")) expected.fault = mapping.at("fault").text();
   if (mapping.has("weight_tolerance")) expected.weight_tolerance = mapping.at("weight_tolerance").real();
@@ -50,13 +51,13 @@ KnownAnswer expected_from_yaml(const YamlMapping& mapping, const properties::Cas
     const YamlMapping entry(item, {"row", "topk_ids", "topk_weights"});
     ExpectedRow row;
     row.row = entry.at("row").integer(0, c.description.num_tokens - 1);
-    row.topk_ids = entry.at("topk_ids").integers(-1, c.description.num_experts - 1);
-    if (static_cast<std::int64_t>(row.topk_ids.size()) != top_k)
-      entry.at("topk_ids").wrong(fmt::format("{} ids", top_k));
+    row.topk_ids = entry.at("topk_ids").integers(-1, oracle::gate_rows(c.spec) - 1);
+    if (static_cast<std::int64_t>(row.topk_ids.size()) != columns)
+      entry.at("topk_ids").wrong(fmt::format("{} ids", columns));
     if (entry.has("topk_weights")) {
       for (const YamlValue& weight : entry.at("topk_weights").items()) row.topk_weights.push_back(weight.real());
-      if (static_cast<std::int64_t>(row.topk_weights.size()) != top_k) {
-        entry.at("topk_weights").wrong(fmt::format("{} weights", top_k));
+      if (static_cast<std::int64_t>(row.topk_weights.size()) != columns) {
+        entry.at("topk_weights").wrong(fmt::format("{} weights", columns));
       }
     }
     expected.rows.push_back(std::move(row));
@@ -76,9 +77,9 @@ SafeTensor tensor_from_file(const YamlMapping& mapping, const std::string& name,
   if (found == files.end()) found = files.emplace(file_name, read_safetensors(folder / file_name)).first;
   const auto tensor = found->second.tensors.find(name);
   if (tensor == found->second.tensors.end()) file.fail(fmt::format("{} has no tensor {}", file_name, name));
-  const std::string dtype = mapping.at("dtype").text();
-  if ((dtype == "bf16" ? "BF16" : dtype == "fp32" ? "F32" : "") != tensor->second.dtype) {
-    mapping.at("dtype").wrong(fmt::format("bf16, fp32; {} has {}", file_name, tensor->second.dtype));
+  const DtypeInfo* dtype = find_dtype_word(mapping.at("dtype").text());
+  if (dtype == nullptr || dtype->name != tensor->second.dtype) {
+    mapping.at("dtype").wrong(fmt::format("{}; {} has {}", kDtypeWords, file_name, tensor->second.dtype));
   }
   if (mapping.at("shape").integers(0, INT64_MAX) != tensor->second.shape) {
     mapping.at("shape").fail(fmt::format("{} has [{}]", file_name, fmt::join(tensor->second.shape, ", ")));
@@ -86,9 +87,11 @@ SafeTensor tensor_from_file(const YamlMapping& mapping, const std::string& name,
   return tensor->second;
 }
 
-oracle::RouterInputs tensors_from_yaml(const YamlValue& value, const fs::path& folder) {
-  const YamlMapping mapping(value, {"hidden_states", "gate_weight", "linear_bias", "selection_bias", "router_logits"});
-  std::map<std::string, SafeTensor> tensors;
+using Tensors = std::map<std::string, SafeTensor>;
+
+Tensors tensors_from_yaml(const YamlValue& value, const fs::path& folder) {
+  const YamlMapping mapping(value, tensor_names());
+  Tensors tensors;
   std::map<std::string, SafeTensors> files;
   for (const auto& entry : value.node) {
     const std::string name = entry.first.Scalar();
@@ -96,26 +99,64 @@ oracle::RouterInputs tensors_from_yaml(const YamlValue& value, const fs::path& f
     tensors.emplace(name,
                     tensor.has("file") ? tensor_from_file(tensor, name, folder, files) : tensor_from_yaml(tensor));
   }
-  try {
-    return from_tensors(tensors);
-  } catch (const std::invalid_argument& error) {
-    value.fail(error.what());
+  return tensors;
+}
+
+// Ids of a hash table that no router would be created with.
+void check_table(const YamlValue& value, const properties::Case& c) {
+  const std::vector<std::int32_t>& table = c.description.data->hash_table;
+  const auto k = static_cast<std::size_t>(oracle::top_k(c.spec));
+  const std::int64_t ranked = oracle::ranked_experts(c.spec);
+  for (std::size_t place = 0; place < table.size(); ++place) {
+    const auto row = table.begin() + static_cast<std::ptrdiff_t>(place / k * k);
+    const auto here = table.begin() + static_cast<std::ptrdiff_t>(place);
+    if (*here < 0 || *here >= ranked) {
+      value.fail(fmt::format("hash_table: found id {} in row {}; allowed: 0 to {}", *here, place / k, ranked - 1));
+    }
+    if (std::find(row, here, *here) != here) {
+      value.fail(fmt::format("hash_table: found id {} twice in row {}; allowed: distinct ids", *here, place / k));
+    }
   }
 }
 
-void check_biases(const YamlValue& value, const properties::Case& c) {
-  const oracle::RouterInputs& data = *c.description.data;
-  const auto check = [&](const char* name, bool wanted, bool given) {
-    if (wanted != given)
-      value.fail(fmt::format("{} is {}; the spec has {}", name, given ? "given" : "missing",
-                             wanted ? "this bias" : "no such bias"));
+// The tensors that the spec asks for, no others, and the shapes that from_tensors cannot know.
+void check_tensors(const YamlValue& value, const Tensors& tensors, const properties::Case& c) {
+  const oracle::RouterSpec& spec = c.spec;
+  const bool full = !c.description.data->from_logits();
+  const auto check = [&](const char* name, bool wanted, const std::string& why) {
+    if (wanted != tensors.contains(name)) {
+      value.fail(fmt::format("{} is {}; {}", name, wanted ? "missing" : "given", why));
+    }
   };
-  const bool linear = c.spec.gate.linear_bias != oracle::BiasType::kNone && !data.from_logits();
-  // Finished logits have the linear bias in them already, so a case from logits may leave it out.
-  if (linear || data.linear_bias.empty() || c.spec.gate.linear_bias == oracle::BiasType::kNone) {
-    check("linear_bias", linear, !data.linear_bias.empty());
+  const auto check_shape = [&](const char* name, const std::vector<std::int64_t>& wanted) {
+    const auto found = tensors.find(name);
+    if (found == tensors.end() || found->second.shape == wanted) return;
+    value.fail(fmt::format("{}: found shape [{}]; allowed: [{}]", name, fmt::join(found->second.shape, ", "),
+                           fmt::join(wanted, ", ")));
+  };
+  const auto check_of_spec = [&](const char* name, const char* field, bool wanted) {
+    check(name, wanted, fmt::format("the spec {} ({})", wanted ? "has it" : "has none", field));
+  };
+  // Finished logits have the linear bias and the input's scale in them already.
+  const bool linear = spec.gate.linear_bias != oracle::BiasType::kNone;
+  if (full || !linear) check_of_spec("linear_bias", "gate.linear_bias", linear);
+  if (full) {
+    check_of_spec("input_scale_vector", "gate.input_scale_vector", spec.gate.input_scale_vector);
+  } else {
+    check("input_scale_vector", false, "a case from logits has no hidden states to scale; leave it out");
   }
-  check("selection_bias", c.spec.selection.bias != oracle::BiasType::kNone, !data.selection_bias.empty());
+  const bool biased = spec.selection.bias != oracle::BiasType::kNone;
+  check_of_spec("selection_bias", "selection.bias", biased);
+  check_shape("selection_bias", selection_bias_shape(spec));
+  if (!biased) check("row_class", false, "the spec has no selection.bias, so classes have no meaning; leave it out");
+  check_of_spec("per_expert_scale", "weights.per_expert_scale", spec.weights.per_expert_scale);
+  check_of_spec("global_scale", "weights.global_scale", spec.weights.global_scale);
+  const bool hashed = spec.selection.method == oracle::SelectionMethod::kHashTable;
+  check_of_spec("hash_table", "selection.method: hash_table", hashed);
+  check_of_spec("token_ids", "selection.method: hash_table", hashed);
+  if (!hashed) return;
+  check_shape("hash_table", {c.description.vocab_size, oracle::top_k(spec)});
+  check_table(value, c);
 }
 
 // An inline spec belongs to this one case, so sizes of the tensors that contradict it are a slip in one of the two;
@@ -147,7 +188,15 @@ CaseFile parse_case(const fs::path& path) {
   if (root.has("law")) file.law = root.at("law").text();
 
   std::optional<oracle::RouterInputs> data;
-  if (root.has("tensors")) data = tensors_from_yaml(root.at("tensors"), path.parent_path());
+  Tensors tensors;
+  if (root.has("tensors")) {
+    tensors = tensors_from_yaml(root.at("tensors"), path.parent_path());
+    try {
+      data = from_tensors(tensors);
+    } catch (const std::invalid_argument& error) {
+      root.at("tensors").fail(error.what());
+    }
+  }
   const YamlMapping description(root.has("description")
                                     ? root.at("description")
                                     : YamlValue{name, "description", YAML::Node(YAML::NodeType::Map)},
@@ -160,7 +209,7 @@ CaseFile parse_case(const fs::path& path) {
   if (!problems.empty()) {
     description.value().fail(fmt::format("with these sizes, {}: {}", problems.front().path, problems.front().message));
   }
-  if (file.c.description.data) check_biases(root.at("tensors"), file.c);
+  if (file.c.description.data) check_tensors(root.at("tensors"), tensors, file.c);
   if (root.has("expected")) {
     file.expected = expected_from_yaml(
         YamlMapping(root.at("expected"), {"source", "fault", "rows", "weight_tolerance", "tolerance_reason"}), file.c);
@@ -179,13 +228,13 @@ std::string case_yaml(const CaseFile& file, const std::string& large_name, SafeT
   text += "description:\n" + description_yaml(c.description, full ? full_spec : c.spec);
   if (c.description.data) {
     text += "tensors:\n";
-    for (const auto& [name, tensor] : to_tensors(*c.description.data)) {
+    for (const auto& [name, tensor] : to_tensors(c.spec, *c.description.data)) {
       text += fmt::format("  {}:\n", name);
       if (!all_large && is_small(tensor)) {
         text += tensor_yaml(tensor, "    ");
         continue;
       }
-      text += fmt::format("    dtype: {}\n    shape: [{}]\n    file: {}\n", tensor.dtype == "BF16" ? "bf16" : "fp32",
+      text += fmt::format("    dtype: {}\n    shape: [{}]\n    file: {}\n", find_dtype(tensor.dtype)->word,
                           fmt::join(tensor.shape, ", "), yaml_string(large_name));
       large.tensors.emplace(name, tensor);
     }
@@ -218,6 +267,9 @@ void write_case_file(const fs::path& path, const CaseFile& file, bool with_data)
     large.metadata = {{"num_tokens", std::to_string(description.num_tokens)},
                       {"num_experts", std::to_string(description.num_experts)},
                       {"top_k", std::to_string(description.top_k)},
+                      {"zero_experts", std::to_string(description.zero_experts)},
+                      {"shared_in_gate", std::to_string(description.shared_in_gate)},
+                      {"vocab_size", std::to_string(description.vocab_size)},
                       {"num_valid_rows", std::to_string(description.data->valid_rows())}};
   }
   // The description last: where it is seen, its data are there.

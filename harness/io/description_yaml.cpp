@@ -18,8 +18,11 @@ using properties::CaseDescription;
 using properties::HiddenFamily;
 using properties::LogitsFamily;
 using properties::Plant;
+using properties::RowClassFamily;
+using properties::ScaleFamily;
 using properties::Stage;
 using properties::TensorId;
+using properties::TokenFamily;
 using properties::WeightFamily;
 
 // Limits of what one case may ask for: they bound memory, and are far above any router.
@@ -27,6 +30,7 @@ constexpr std::int64_t kMaxTokens = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxHiddenSize = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxExperts = std::int64_t{1} << 16;
 constexpr std::int64_t kMaxTopK = 1024;
+constexpr std::int64_t kMaxVocabSize = std::int64_t{1} << 24;
 
 template <class Enum>
 struct Word {
@@ -70,12 +74,30 @@ constexpr Word<LogitsFamily> kLogitsFamilies[] = {
     {LogitsFamily::kSaturated, "saturated"},
     {LogitsFamily::kSignedZero, "signed_zero"},
 };
+constexpr Word<ScaleFamily> kScaleFamilies[] = {
+    {ScaleFamily::kUnit, "unit"},
+    {ScaleFamily::kNormal, "normal"},
+    {ScaleFamily::kWideExponent, "wide_exponent"},
+};
+constexpr Word<TokenFamily> kTokenFamilies[] = {{TokenFamily::kUniform, "uniform"}, {TokenFamily::kEdges, "edges"}};
+constexpr Word<RowClassFamily> kRowClassFamilies[] = {
+    {RowClassFamily::kAbsent, "absent"},
+    {RowClassFamily::kMixed, "mixed"},
+    {RowClassFamily::kEdges, "edges"},
+};
 constexpr Word<oracle::FloatType> kFloatTypes[] = {{oracle::FloatType::kFp32, "fp32"},
                                                    {oracle::FloatType::kBf16, "bf16"}};
 constexpr Word<TensorId> kTensorIds[] = {
-    {TensorId::kHiddenStates, "hidden_states"}, {TensorId::kGateWeight, "gate_weight"},
-    {TensorId::kLinearBias, "linear_bias"},     {TensorId::kSelectionBias, "selection_bias"},
+    {TensorId::kHiddenStates, "hidden_states"},
+    {TensorId::kGateWeight, "gate_weight"},
+    {TensorId::kLinearBias, "linear_bias"},
+    {TensorId::kSelectionBias, "selection_bias"},
     {TensorId::kRouterLogits, "router_logits"},
+    {TensorId::kInputScaleVector, "input_scale_vector"},
+    {TensorId::kPerExpertScale, "per_expert_scale"},
+    {TensorId::kGlobalScale, "global_scale"},
+    {TensorId::kTokenIds, "token_ids"},
+    {TensorId::kRowClass, "row_class"},
 };
 
 template <class Enum, std::size_t size>
@@ -128,6 +150,11 @@ Plant parse_plant(const YamlValue& value) {
   return plant;
 }
 
+// Rows of the hash table that the spec selects by; 0: it selects by another method.
+std::int64_t table_rows(const oracle::RouterSpec& spec) {
+  return spec.selection.method == oracle::SelectionMethod::kHashTable ? spec.hash.vocab_size.value_or(0) : 0;
+}
+
 void check_kept(const YamlMapping& mapping, const char* field, const std::vector<std::int64_t>& kept,
                 std::int64_t size) {
   if (kept.empty() || static_cast<std::int64_t>(kept.size()) == size) return;
@@ -144,15 +171,23 @@ const char* to_text(TensorId tensor) {
 }
 
 const std::vector<std::string>& description_fields() {
-  static const std::vector<std::string> fields = {"seed",          "index",          "hazard",
-                                                  "stage",         "num_tokens",     "hidden_size",
-                                                  "num_experts",   "top_k",          "n_group",
-                                                  "topk_group",    "num_valid_rows", "data_key",
-                                                  "hidden",        "weight",         "gate_weight_dtype",
-                                                  "linear_bias",   "selection_bias", "bias_offset",
-                                                  "bias_spread",   "logits",         "logits_offset",
-                                                  "logits_spread", "plants",         "keep_rows",
-                                                  "keep_experts",  "keep_columns",   "generated_hidden_size"};
+  static const std::vector<std::string> fields = {"seed",          "index",
+                                                  "hazard",        "stage",
+                                                  "num_tokens",    "hidden_size",
+                                                  "num_experts",   "top_k",
+                                                  "n_group",       "topk_group",
+                                                  "zero_experts",  "shared_in_gate",
+                                                  "vocab_size",    "num_valid_rows",
+                                                  "data_key",      "hidden",
+                                                  "weight",        "gate_weight_dtype",
+                                                  "linear_bias",   "selection_bias",
+                                                  "bias_offset",   "bias_spread",
+                                                  "logits",        "logits_offset",
+                                                  "logits_spread", "scales",
+                                                  "tokens",        "token_ids_int32",
+                                                  "row_classes",   "plants",
+                                                  "keep_rows",     "keep_experts",
+                                                  "keep_columns",  "generated_hidden_size"};
   return fields;
 }
 
@@ -176,6 +211,9 @@ std::string description_yaml(const CaseDescription& description, const oracle::R
   put("top_k", description.top_k);
   if (description.n_group != spec.selection.n_group) put("n_group", description.n_group);
   if (description.topk_group != spec.selection.topk_group) put("topk_group", description.topk_group);
+  if (description.zero_experts != spec.special.zero_experts) put("zero_experts", description.zero_experts);
+  if (description.shared_in_gate != oracle::shared_in_gate(spec)) put("shared_in_gate", description.shared_in_gate);
+  if (description.vocab_size != table_rows(spec)) put("vocab_size", description.vocab_size);
   if (description.num_valid_rows) put("num_valid_rows", *description.num_valid_rows);
   if (description.data_key != standard.data_key) put("data_key", fmt::format("0x{:016x}", description.data_key));
   if (description.hidden != standard.hidden) put("hidden", word(kHiddenFamilies, description.hidden));
@@ -192,6 +230,12 @@ std::string description_yaml(const CaseDescription& description, const oracle::R
   if (description.logits != standard.logits) put("logits", word(kLogitsFamilies, description.logits));
   put_float("logits_offset", description.logits_offset, standard.logits_offset);
   put_float("logits_spread", description.logits_spread, standard.logits_spread);
+  if (description.scales != standard.scales) put("scales", word(kScaleFamilies, description.scales));
+  if (description.tokens != standard.tokens) put("tokens", word(kTokenFamilies, description.tokens));
+  if (description.token_ids_int32 != standard.token_ids_int32) put("token_ids_int32", description.token_ids_int32);
+  if (description.row_classes != standard.row_classes) {
+    put("row_classes", word(kRowClassFamilies, description.row_classes));
+  }
   if (!description.plants.empty()) text += "  plants:\n";
   for (const Plant& plant : description.plants) {
     text += fmt::format("    - {{tensor: {}, row: {}, column: {}, bits: 0x{:08x}}}\n", to_text(plant.tensor),
@@ -231,13 +275,25 @@ CaseDescription description_from_yaml(const YamlMapping& mapping, const oracle::
   read_family("stage", kStages, d.stage);
   if (d.stage == Stage::kFull) d.hidden_size = spec.shape.hidden_size.value_or(1);
   d.num_experts = spec.shape.num_experts.value_or(1);
+  d.zero_experts = spec.special.zero_experts;
+  d.shared_in_gate = oracle::shared_in_gate(spec);
+  d.vocab_size = table_rows(spec);
+  read_size("zero_experts", d.zero_experts, 0, kMaxExperts);
+  read_size("shared_in_gate", d.shared_in_gate, 0, kMaxExperts);
   if (data) {
     if (data->from_logits() != (d.stage == Stage::kFromLogits)) {
       mapping.at("stage").wrong(fmt::format("{}, as the tensors are", data->from_logits() ? "from_logits" : "full"));
     }
     d.num_tokens = data->num_tokens;
     d.hidden_size = data->hidden_size;
-    d.num_experts = data->gate_rows;
+    d.num_experts = data->gate_rows - d.zero_experts - d.shared_in_gate;
+    if (d.num_experts < 1) {
+      mapping.value().fail(
+          fmt::format("the tensors have {} gate rows; {} zero experts and {} shared experts in the gate "
+                      "leave no routed expert",
+                      data->gate_rows, d.zero_experts, d.shared_in_gate));
+    }
+    d.token_ids_int32 = data->token_ids_int32;
   }
   d.top_k = spec.shape.top_k.value_or(1);
   d.n_group = spec.selection.n_group;
@@ -249,6 +305,10 @@ CaseDescription description_from_yaml(const YamlMapping& mapping, const oracle::
   read_size("hidden_size", d.hidden_size, 1, kMaxHiddenSize);
   read_size("num_experts", d.num_experts, 1, kMaxExperts);
   read_size("top_k", d.top_k, 1, kMaxTopK);
+  if (data && !data->hash_table.empty()) {
+    d.vocab_size = static_cast<std::int64_t>(data->hash_table.size()) / d.top_k;
+  }
+  read_size("vocab_size", d.vocab_size, 0, kMaxVocabSize);
   read_size("n_group", d.n_group, 1, kMaxExperts);
   read_size("topk_group", d.topk_group, 1, kMaxExperts);
   read("num_valid_rows", [&](const YamlValue& value) {
@@ -265,6 +325,10 @@ CaseDescription description_from_yaml(const YamlMapping& mapping, const oracle::
   read_family("logits", kLogitsFamilies, d.logits);
   read_float("logits_offset", d.logits_offset);
   read_float("logits_spread", d.logits_spread);
+  read_family("scales", kScaleFamilies, d.scales);
+  read_family("tokens", kTokenFamilies, d.tokens);
+  read("token_ids_int32", [&](const YamlValue& value) { d.token_ids_int32 = value.boolean(); });
+  read_family("row_classes", kRowClassFamilies, d.row_classes);
   read("plants", [&](const YamlValue& value) {
     for (const YamlValue& item : value.items()) d.plants.push_back(parse_plant(item));
   });
@@ -279,17 +343,24 @@ CaseDescription description_from_yaml(const YamlMapping& mapping, const oracle::
     };
     check_size("num_tokens", d.num_tokens, data->num_tokens);
     check_size("hidden_size", d.hidden_size, data->hidden_size);
-    check_size("num_experts", d.num_experts, data->gate_rows);
+    check_size("num_experts", d.num_experts, data->gate_rows - d.zero_experts - d.shared_in_gate);
+    if (d.token_ids_int32 != data->token_ids_int32) {
+      mapping.at("token_ids_int32").wrong(fmt::format("{}, as the tensors are", data->token_ids_int32));
+    }
     data->num_valid_rows = d.num_valid_rows;
     d.data = std::move(data);
   }
   check_kept(mapping, "keep_rows", d.keep_rows, d.num_tokens);
-  check_kept(mapping, "keep_experts", d.keep_experts, d.num_experts);
+  const std::int64_t gate_rows = d.num_experts + d.zero_experts + d.shared_in_gate;
+  check_kept(mapping, "keep_experts", d.keep_experts, gate_rows);
   check_kept(mapping, "keep_columns", d.keep_columns, d.hidden_size);
-  const std::int64_t width = std::max(d.hidden_size, d.num_experts);
-  if (d.num_tokens * width > kMaxElements || d.num_experts * d.hidden_size > kMaxElements) {
-    mapping.value().fail(fmt::format("num_tokens {}, hidden_size {}, num_experts {}: a tensor of more than {} elements",
-                                     d.num_tokens, d.hidden_size, d.num_experts, kMaxElements));
+  const std::int64_t width = std::max(d.hidden_size, gate_rows);
+  if (d.num_tokens * width > kMaxElements || gate_rows * d.hidden_size > kMaxElements ||
+      d.vocab_size * d.top_k > kMaxElements) {
+    mapping.value().fail(
+        fmt::format("num_tokens {}, hidden_size {}, gate rows {}, vocab_size {}: a tensor of more than "
+                    "{} elements",
+                    d.num_tokens, d.hidden_size, gate_rows, d.vocab_size, kMaxElements));
   }
   return d;
 }

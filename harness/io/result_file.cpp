@@ -230,7 +230,7 @@ class ResultReader {
     const RunRequest& request = run.request;
     oracle::RouterOutputs& outputs = run.result.outputs;
     outputs.num_tokens = static_cast<std::int64_t>(request.rows.size());
-    outputs.top_k = case_.description.top_k;
+    outputs.top_k = oracle::topk_columns(case_.spec);
     const std::vector<std::int64_t> shape = {outputs.num_tokens, outputs.top_k};
     const SafeTensor* ids = find(request, "topk_ids", shape);
     const SafeTensor* weights = find(request, "topk_weights", shape);
@@ -247,11 +247,11 @@ class ResultReader {
     if (weights->dtype != "F32") wrong_dtype(request, "topk_weights", *weights, "F32");
     outputs.topk_weights = unpack<float>(*weights);
     if (const SafeTensor* logits =
-            find(request, "router_logits", {outputs.num_tokens, case_.description.num_experts})) {
+            find(request, "router_logits", {outputs.num_tokens, oracle::gate_rows(case_.spec)})) {
       if (logits->dtype != "F32") wrong_dtype(request, "router_logits", *logits, "F32");
       outputs.router_logits = unpack<float>(*logits);
     }
-    const std::int64_t slots = outputs.num_tokens * outputs.top_k, experts = case_.description.num_experts;
+    const std::int64_t slots = outputs.num_tokens * outputs.top_k, num_ids = oracle::gate_rows(case_.spec);
     for (const BookkeepingTensor& tensor : kBookkeeping) {
       const SafeTensor* values = find(request, tensor.name, {});
       if (values == nullptr) continue;
@@ -264,8 +264,8 @@ class ResultReader {
         fail(fmt::format("tensor {}/{}: {} entries; this run has {}", request.id, name, values.size(), wanted));
       }
     };
-    check_size("tokens_per_expert", outputs.bookkeeping.tokens_per_expert, experts);
-    check_size("expert_offsets", outputs.bookkeeping.expert_offsets, experts + 1);
+    check_size("tokens_per_expert", outputs.bookkeeping.tokens_per_expert, num_ids);
+    check_size("expert_offsets", outputs.bookkeeping.expert_offsets, num_ids + 1);
     check_size("slot_of_position", outputs.bookkeeping.slot_of_position, slots);
     check_size("position_of_slot", outputs.bookkeeping.position_of_slot, slots);
     if (const SafeTensor* active = find(request, kPostPadded, {1})) {

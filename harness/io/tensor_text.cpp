@@ -54,51 +54,46 @@ void require_size(const char* name, const char* axis, std::int64_t found, std::i
   throw std::invalid_argument(fmt::format("{}: {} is {}; the other tensors have {}", name, axis, found, wanted));
 }
 
-// YAML word of a dtype, as the specs spell it.
-const char* yaml_dtype(const SafeTensor& tensor) {
-  return tensor.dtype == "BF16" ? "bf16" : "fp32";
+template <class Element>
+Element element(const SafeTensor& tensor, std::int64_t index) {
+  Element value{};
+  std::memcpy(&value, tensor.bytes.data() + index * static_cast<std::int64_t>(sizeof(Element)), sizeof(Element));
+  return value;
+}
+
+template <class Element>
+void put(SafeTensor& tensor, std::int64_t index, Element value) {
+  std::memcpy(tensor.bytes.data() + index * static_cast<std::int64_t>(sizeof(Element)), &value, sizeof(Element));
 }
 
 void set_element(SafeTensor& tensor, std::int64_t index, const YamlValue& value) {
-  if (tensor.dtype == "BF16") {
+  if (tensor.dtype == "I32") {
+    put(tensor, index, static_cast<std::int32_t>(value.integer(INT32_MIN, INT32_MAX)));
+  } else if (tensor.dtype == "I64") {
+    put(tensor, index, value.integer(INT64_MIN, INT64_MAX));
+  } else if (tensor.dtype == "BF16") {
     const auto bits = parse_bf16(value.scalar(std::string(kBf16Allowed)));
     if (!bits) value.wrong(std::string(kBf16Allowed));
-    std::memcpy(tensor.bytes.data() + index * 2, &*bits, 2);
+    put(tensor, index, *bits);
   } else {
     const auto number = parse_fp32(value.scalar(std::string(kFp32Allowed)));
     if (!number) value.wrong(std::string(kFp32Allowed));
-    std::memcpy(tensor.bytes.data() + index * 4, &*number, 4);
+    put(tensor, index, *number);
   }
 }
 
-}  // namespace
-
-std::int64_t num_elements(const SafeTensor& tensor) {
-  std::int64_t count = 1;
-  for (const std::int64_t size : tensor.shape) count *= size;
-  return count;
+// A vector that may be left out, of `size` values.
+template <class Element>
+void read_vector(const std::map<std::string, SafeTensor>& tensors, const char* name, const char* dtype,
+                 const char* axis, std::int64_t size, std::vector<Element>& values) {
+  const SafeTensor* tensor = find(tensors, name);
+  if (tensor == nullptr) return;
+  require(name, *tensor, {dtype}, 1);
+  require_size(name, axis, tensor->shape[0], size);
+  unpack(*tensor, values);
 }
 
-std::vector<std::pair<std::string, SafeTensor>> to_tensors(const oracle::RouterInputs& inputs) {
-  std::vector<std::pair<std::string, SafeTensor>> tensors;
-  const std::int64_t rows = inputs.num_tokens, columns = inputs.hidden_size, experts = inputs.gate_rows;
-  if (inputs.from_logits()) {
-    tensors.emplace_back("router_logits", pack("F32", {rows, experts}, inputs.router_logits));
-  } else {
-    tensors.emplace_back("hidden_states", pack("BF16", {rows, columns}, inputs.hidden_states));
-    tensors.emplace_back("gate_weight", inputs.gate_weight_fp32.empty()
-                                            ? pack("BF16", {experts, columns}, inputs.gate_weight_bf16)
-                                            : pack("F32", {experts, columns}, inputs.gate_weight_fp32));
-  }
-  if (!inputs.linear_bias.empty()) tensors.emplace_back("linear_bias", pack("F32", {experts}, inputs.linear_bias));
-  if (!inputs.selection_bias.empty()) {
-    tensors.emplace_back("selection_bias", pack("F32", {experts}, inputs.selection_bias));
-  }
-  return tensors;
-}
-
-oracle::RouterInputs from_tensors(const std::map<std::string, SafeTensor>& tensors) {
-  oracle::RouterInputs inputs;
+void read_start(const std::map<std::string, SafeTensor>& tensors, oracle::RouterInputs& inputs) {
   const SafeTensor* hidden = find(tensors, "hidden_states");
   const SafeTensor* weight = find(tensors, "gate_weight");
   const SafeTensor* logits = find(tensors, "router_logits");
@@ -110,30 +105,105 @@ oracle::RouterInputs from_tensors(const std::map<std::string, SafeTensor>& tenso
     inputs.num_tokens = logits->shape[0];
     inputs.gate_rows = logits->shape[1];
     unpack(*logits, inputs.router_logits);
+    return;
+  }
+  if (hidden == nullptr || weight == nullptr) {
+    throw std::invalid_argument("needs hidden_states and gate_weight, or router_logits");
+  }
+  require("hidden_states", *hidden, {"BF16"}, 2);
+  require("gate_weight", *weight, {"BF16", "F32"}, 2);
+  inputs.num_tokens = hidden->shape[0];
+  inputs.hidden_size = hidden->shape[1];
+  inputs.gate_rows = weight->shape[0];
+  require_size("gate_weight", "hidden_size", weight->shape[1], inputs.hidden_size);
+  if (inputs.hidden_size < 1) throw std::invalid_argument("hidden_states: hidden_size is 0; allowed: 1 or more");
+  unpack(*hidden, inputs.hidden_states);
+  if (weight->dtype == "BF16") unpack(*weight, inputs.gate_weight_bf16);
+  if (weight->dtype == "F32") unpack(*weight, inputs.gate_weight_fp32);
+}
+
+void read_token_ids(const SafeTensor& ids, oracle::RouterInputs& inputs) {
+  require("token_ids", ids, {"I32", "I64"}, 1);
+  require_size("token_ids", "num_tokens", ids.shape[0], inputs.num_tokens);
+  inputs.token_ids_int32 = ids.dtype == "I32";
+  if (!inputs.token_ids_int32) {
+    unpack(ids, inputs.token_ids);
+    return;
+  }
+  std::vector<std::int32_t> narrow;
+  unpack(ids, narrow);
+  inputs.token_ids.assign(narrow.begin(), narrow.end());
+}
+
+}  // namespace
+
+std::int64_t num_elements(const SafeTensor& tensor) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : tensor.shape) count *= size;
+  return count;
+}
+
+const std::vector<std::string>& tensor_names() {
+  static const std::vector<std::string> names = {
+      "hidden_states",    "gate_weight",  "router_logits", "input_scale_vector", "linear_bias", "selection_bias",
+      "per_expert_scale", "global_scale", "hash_table",    "token_ids",          "row_class"};
+  return names;
+}
+
+std::vector<std::int64_t> selection_bias_shape(const oracle::RouterSpec& spec) {
+  const auto classes = static_cast<std::int64_t>(spec.selection.bias_variants.size());
+  const std::int64_t ranked = oracle::ranked_experts(spec);
+  return classes == 1 ? std::vector<std::int64_t>{ranked} : std::vector<std::int64_t>{classes, ranked};
+}
+
+std::vector<std::pair<std::string, SafeTensor>> to_tensors(const oracle::RouterSpec& spec,
+                                                           const oracle::RouterInputs& inputs) {
+  std::vector<std::pair<std::string, SafeTensor>> tensors;
+  const std::int64_t rows = inputs.num_tokens, columns = inputs.hidden_size, gate = inputs.gate_rows;
+  const auto add = [&](const char* name, const char* dtype, std::vector<std::int64_t> shape, const auto& values) {
+    if (!values.empty()) tensors.emplace_back(name, pack(dtype, std::move(shape), values));
+  };
+  if (inputs.from_logits()) {
+    tensors.emplace_back("router_logits", pack("F32", {rows, gate}, inputs.router_logits));
   } else {
-    if (hidden == nullptr || weight == nullptr) {
-      throw std::invalid_argument("needs hidden_states and gate_weight, or router_logits");
-    }
-    require("hidden_states", *hidden, {"BF16"}, 2);
-    require("gate_weight", *weight, {"BF16", "F32"}, 2);
-    inputs.num_tokens = hidden->shape[0];
-    inputs.hidden_size = hidden->shape[1];
-    inputs.gate_rows = weight->shape[0];
-    require_size("gate_weight", "hidden_size", weight->shape[1], inputs.hidden_size);
-    if (inputs.hidden_size < 1) throw std::invalid_argument("hidden_states: hidden_size is 0; allowed: 1 or more");
-    unpack(*hidden, inputs.hidden_states);
-    if (weight->dtype == "BF16") unpack(*weight, inputs.gate_weight_bf16);
-    if (weight->dtype == "F32") unpack(*weight, inputs.gate_weight_fp32);
+    tensors.emplace_back("hidden_states", pack("BF16", {rows, columns}, inputs.hidden_states));
+    tensors.emplace_back("gate_weight", inputs.gate_weight_fp32.empty()
+                                            ? pack("BF16", {gate, columns}, inputs.gate_weight_bf16)
+                                            : pack("F32", {gate, columns}, inputs.gate_weight_fp32));
   }
+  add("input_scale_vector", "F32", {columns}, inputs.input_scale_vector);
+  add("linear_bias", "F32", {gate}, inputs.linear_bias);
+  add("selection_bias", "F32", selection_bias_shape(spec), inputs.selection_bias);
+  add("per_expert_scale", "F32", {gate}, inputs.per_expert_scale);
+  add("global_scale", "F32", {1}, inputs.global_scale);
+  add("hash_table", "I32", {spec.hash.vocab_size.value_or(0), oracle::top_k(spec)}, inputs.hash_table);
+  if (spec.selection.method == oracle::SelectionMethod::kHashTable) {  // present also for 0 rows
+    const std::vector<std::int32_t> narrow(inputs.token_ids.begin(), inputs.token_ids.end());
+    tensors.emplace_back("token_ids",
+                         inputs.token_ids_int32 ? pack("I32", {rows}, narrow) : pack("I64", {rows}, inputs.token_ids));
+  }
+  add("row_class", "I32", {rows}, inputs.row_class);
+  return tensors;
+}
+
+oracle::RouterInputs from_tensors(const std::map<std::string, SafeTensor>& tensors) {
+  oracle::RouterInputs inputs;
+  read_start(tensors, inputs);
   if (inputs.gate_rows < 1) throw std::invalid_argument("num_experts is 0; allowed: 1 or more");
-  for (const auto& [name, bias] :
-       {std::pair{"linear_bias", &inputs.linear_bias}, std::pair{"selection_bias", &inputs.selection_bias}}) {
-    const SafeTensor* tensor = find(tensors, name);
-    if (tensor == nullptr) continue;
-    require(name, *tensor, {"F32"}, 1);
-    require_size(name, "num_experts", tensor->shape[0], inputs.gate_rows);
-    unpack(*tensor, *bias);
+  read_vector(tensors, "input_scale_vector", "F32", "hidden_size", inputs.hidden_size, inputs.input_scale_vector);
+  read_vector(tensors, "linear_bias", "F32", "gate rows", inputs.gate_rows, inputs.linear_bias);
+  read_vector(tensors, "per_expert_scale", "F32", "gate rows", inputs.gate_rows, inputs.per_expert_scale);
+  read_vector(tensors, "global_scale", "F32", "length", 1, inputs.global_scale);
+  if (const SafeTensor* bias = find(tensors, "selection_bias")) {
+    require("selection_bias", *bias, {"F32"}, bias->shape.size() == 2 ? 2 : 1);
+    unpack(*bias, inputs.selection_bias);
   }
+  if (const SafeTensor* table = find(tensors, "hash_table")) {
+    require("hash_table", *table, {"I32"}, 2);
+    unpack(*table, inputs.hash_table);
+  }
+  if (const SafeTensor* ids = find(tensors, "token_ids")) read_token_ids(*ids, inputs);
+  read_vector(tensors, "row_class", "I32", "num_tokens", inputs.num_tokens, inputs.row_class);
   return inputs;
 }
 
@@ -146,14 +216,10 @@ bool element_is_zero(const SafeTensor& tensor, std::int64_t index) {
 }
 
 std::string element_text(const SafeTensor& tensor, std::int64_t index) {
-  if (tensor.dtype == "BF16") {
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, tensor.bytes.data() + index * 2, 2);
-    return bf16_text(bits);
-  }
-  float value = 0.0f;
-  std::memcpy(&value, tensor.bytes.data() + index * 4, 4);
-  return fp32_text(value);
+  if (tensor.dtype == "BF16") return bf16_text(element<std::uint16_t>(tensor, index));
+  if (tensor.dtype == "I32") return fmt::format("{}", element<std::int32_t>(tensor, index));
+  if (tensor.dtype == "I64") return fmt::format("{}", element<std::int64_t>(tensor, index));
+  return fp32_text(element<float>(tensor, index));
 }
 
 bool is_small(const SafeTensor& tensor) {
@@ -167,8 +233,8 @@ bool is_small(const SafeTensor& tensor) {
 }
 
 std::string tensor_yaml(const SafeTensor& tensor, const std::string& indent) {
-  std::string text =
-      fmt::format("{0}dtype: {1}\n{0}shape: [{2}]\n", indent, yaml_dtype(tensor), fmt::join(tensor.shape, ", "));
+  std::string text = fmt::format("{0}dtype: {1}\n{0}shape: [{2}]\n", indent, find_dtype(tensor.dtype)->word,
+                                 fmt::join(tensor.shape, ", "));
   const std::int64_t count = num_elements(tensor);
   const bool vector = tensor.shape.size() == 1;
   const std::int64_t columns = tensor.shape.back();
@@ -197,9 +263,9 @@ std::string tensor_yaml(const SafeTensor& tensor, const std::string& indent) {
 SafeTensor tensor_from_yaml(const YamlMapping& mapping) {
   SafeTensor tensor;
   const YamlValue dtype = mapping.at("dtype");
-  if (dtype.text() == "bf16") tensor.dtype = "BF16";
-  if (dtype.text() == "fp32") tensor.dtype = "F32";
-  if (tensor.dtype.empty()) dtype.wrong("bf16, fp32");
+  const DtypeInfo* known = find_dtype_word(dtype.text());
+  if (known == nullptr) dtype.wrong(std::string(kDtypeWords));
+  tensor.dtype = known->name;
   const YamlValue shape = mapping.at("shape");
   tensor.shape = shape.integers(0, kMaxElements);
   if (tensor.shape.empty() || tensor.shape.size() > 2) shape.wrong("one or two sizes");
@@ -209,7 +275,7 @@ SafeTensor tensor_from_yaml(const YamlMapping& mapping) {
       shape.fail(fmt::format("more than {} elements", kMaxElements));
     }
   }
-  tensor.bytes.resize(static_cast<std::size_t>(count * find_dtype(tensor.dtype)->bytes));
+  tensor.bytes.resize(static_cast<std::size_t>(count * known->bytes));
   const bool vector = tensor.shape.size() == 1;
   const std::int64_t rows = vector ? 1 : tensor.shape[0];
   const std::int64_t columns = tensor.shape.back();

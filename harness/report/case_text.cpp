@@ -11,13 +11,16 @@ std::string case_sizes(const properties::Case& c) {
   const properties::CaseDescription& d = c.description;
   std::string text = fmt::format("T={} E={} k={}", d.num_tokens, d.num_experts, d.top_k);
   if (d.n_group > 1) text += fmt::format(" groups={}/{}", d.topk_group, d.n_group);
+  if (d.zero_experts > 0) text += fmt::format(" zero_experts={}", d.zero_experts);
+  if (d.shared_in_gate > 0) text += fmt::format(" shared_in_gate={}", d.shared_in_gate);
+  if (d.vocab_size > 0) text += fmt::format(" vocab={}", d.vocab_size);
   if (d.num_valid_rows) text += fmt::format(" valid_rows={}", *d.num_valid_rows);
   return d.stage == properties::Stage::kFull ? fmt::format("{} H={}", text, d.hidden_size) : text + ", from logits";
 }
 
 CaseNumbers case_numbers(const properties::Case& c, std::int64_t most) {
   CaseNumbers numbers;
-  for (const auto& [name, tensor] : to_tensors(properties::materialize(c))) {
+  for (const auto& [name, tensor] : to_tensors(c.spec, properties::materialize(c))) {
     const bool vector = tensor.shape.size() == 1;
     const std::int64_t columns = tensor.shape.back();
     std::string line = fmt::format("{} [{}]:", name, fmt::join(tensor.shape, ", "));

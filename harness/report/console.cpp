@@ -49,6 +49,7 @@ Lines header(const Report& report) {
   Lines lines;
   lines.push_back(
       fmt::format("spec      {}{}", report.spec, report.variant.empty() ? "" : ", variant " + report.variant));
+  for (const std::string& note : report.notes) lines.push_back(fmt::format("note      {}", note));
   lines.push_back(
       clipped(fmt::format("{:<10}{}: {} {}: {}", report.command == "check" ? "results" : "backend", report.backend,
                           report.claims.name, report.claims.version, claims_line(report.claims)),

@@ -66,6 +66,7 @@ std::string to_json(const Report& report) {
                              {"exit_code", exit_code(report)},
                              {"spec", report.spec},
                              {"variant", report.variant},
+                             {"notes", report.notes},
                              {"backend", report.backend},
                              {"claims", claims_to_json(report.claims)},
                              {"seed", report.seed},

@@ -30,6 +30,7 @@ struct Shapes {
 struct Report {
   std::string command;  // fuzz, check, replay
   std::string spec, variant, backend;
+  std::vector<std::string> notes;  // on the spec: its layer, a size that was assumed
   properties::Claims claims;
   std::uint64_t seed = 0;
   std::int64_t cases = 0, rows = 0;  // judged
