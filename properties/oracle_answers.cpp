@@ -62,7 +62,8 @@ const oracle::RowAnswer<float>& OracleAnswers::row(std::int64_t row) {
     logits(0);  // computed before the threads start
     rows_.resize(static_cast<std::size_t>(num_rows_));
     for_each_row(num_rows_, [this](std::int64_t r) {
-      rows_[static_cast<std::size_t>(r)] = oracle::route_row(c_.spec, logits(r), oracle::row_constants(c_.spec, inputs_, r));
+      rows_[static_cast<std::size_t>(r)] =
+          oracle::route_row(c_.spec, logits(r), oracle::row_constants(c_.spec, inputs_, r));
     });
   }
   return rows_[static_cast<std::size_t>(row)];
@@ -72,9 +73,9 @@ const BoundedRow& OracleAnswers::bounded(std::int64_t row) {
   if (bounded_.empty()) {
     bounded_.resize(static_cast<std::size_t>(num_rows_));
     for_each_row(num_rows_, [this](std::int64_t r) {
-      oracle::LogitBounds bounds = oracle::logit_bounds(c_.spec, inputs_, r, claims_.arithmetic);
       bounded_[static_cast<std::size_t>(r)] =
-          bound_row(c_.spec, std::move(bounds), inputs_.from_logits(), inputs_.selection_bias, claims_.tie_rule);
+          bound_row(c_.spec, oracle::logit_bounds(c_.spec, inputs_, r, claims_.arithmetic), inputs_.from_logits(),
+                    oracle::row_constants(c_.spec, inputs_, r), claims_.tie_rule);
     });
   }
   return bounded_[static_cast<std::size_t>(row)];

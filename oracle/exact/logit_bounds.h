@@ -4,18 +4,18 @@
 #include <cstdint>
 #include <vector>
 
+#include "oracle/exact/declared_arithmetic.h"
 #include "oracle/spec/router_spec.h"
 #include "oracle/tensors/router_inputs.h"
 
 namespace samebits::oracle {
 
-enum class Arithmetic { kTc256, kFp32AnyOrder, kBf16Logits };
-
-// [lower, upper] per expert; derivations are at the definition. A non-finite operand gives lower > upper (nothing is
-// claimed about that logit).
+// [lower, upper] of the finished logit of each expert; derivations are at the definition. An operand that is not
+// finite, or a sum that may overflow, gives lower > upper (nothing is claimed about that logit).
 struct LogitBounds {
-  std::vector<double> lower, upper;  // [E]
+  std::vector<double> lower, upper;  // [G]
 };
-LogitBounds logit_bounds(const RouterSpec& spec, const RouterInputs& inputs, std::int64_t row, Arithmetic arithmetic);
+LogitBounds logit_bounds(const RouterSpec& spec, const RouterInputs& inputs, std::int64_t row,
+                         const Arithmetic& arithmetic);
 
 }  // namespace samebits::oracle

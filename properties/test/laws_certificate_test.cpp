@@ -17,7 +17,7 @@ BoundedRow exact_row(const RouterSpec& spec, const std::vector<float>& logits, c
   oracle::LogitBounds bounds;
   bounds.lower.assign(logits.begin(), logits.end());
   bounds.upper = bounds.lower;
-  return bound_row(spec, bounds, true, bias, tie_rule);
+  return bound_row(spec, bounds, true, {.selection_bias = bias}, tie_rule);
 }
 
 RouterSpec spec_with(oracle::ScoreFunc func) {
