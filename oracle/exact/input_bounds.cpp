@@ -97,7 +97,7 @@ std::optional<InputBounds> bounds(const RouterSpec& spec, const RouterInputs& in
     }
     if (!std::isfinite(v) || !(largest < 0x1p126)) return std::nullopt;
     if (x == 0.0) continue;
-    const auto [low, high] = std::minmax(x * v * lower_factor, x * v * upper_factor);
+    const auto [low, high] = std::minmax({x * v * lower_factor, x * v * upper_factor});
     const Interval rounded = steps.round_to_bf16(widened({low, high}, kProductError * steps.unit, carried));
     if (!finite_in_fp32(rounded)) return std::nullopt;
     x = (rounded.lower + rounded.upper) / 2.0;

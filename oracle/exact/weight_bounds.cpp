@@ -57,7 +57,7 @@ Interval finished(const RouterSpec::Weights& weights, Interval weight, double re
     flushed *= 1.0 + std::fabs(factor);
   }
   if (!std::isfinite(product) || !(largest < 0x1p126)) return kUnbounded;
-  const auto [low, high] = std::minmax(weight.lower * product, weight.upper * product);
+  const auto [low, high] = std::minmax({weight.lower * product, weight.upper * product});
   return stored(widened({low, high}, relative, flushed), weights.dtype, kFp32Steps);
 }
 
