@@ -12,7 +12,7 @@
 namespace samebits::properties {
 
 // Whether expert `a` ranks before expert `b` by the contract: larger key, -0 = +0, then the lower id; NaN below -inf,
-// excluded below NaN.
+// excluded below NaN. Both compete, and the spec ranks.
 bool ranks_before(const oracle::RowAnswer<float>& answer, std::int64_t a, std::int64_t b);
 
 struct Alternative {
@@ -20,17 +20,17 @@ struct Alternative {
   oracle::RowAnswer<float> answer;
 };
 // The answers of all known mistakes that this spec leaves room for, whether they differ from the right answer or not.
-// `logits` and `selection_bias` are those of the contract; `unrounded_logits`: before their rounding to bf16, or empty.
-std::vector<Alternative> alternatives(const oracle::RouterSpec& spec, std::span<const float> logits,
-                                      std::span<const float> selection_bias,
-                                      std::span<const float> unrounded_logits = {});
+// `row` is a row of the case's tensors `inputs`, `logits` [G] are its finished logits as the contract has them.
+std::vector<Alternative> alternatives(const oracle::RouterSpec& spec, const oracle::RouterInputs& inputs,
+                                      std::int64_t row, std::span<const float> logits);
 
-// One line for each mistake that reproduces the set `ids`. Logits and bias are those of the contract.
-std::vector<std::string> explain_ids(const oracle::RouterSpec& spec, std::span<const float> logits,
-                                     std::span<const float> selection_bias, std::span<const std::int64_t> ids);
+// One line for each mistake that reproduces the set `ids`.
+std::vector<std::string> explain_ids(const oracle::RouterSpec& spec, const oracle::RouterInputs& inputs,
+                                     std::int64_t row, std::span<const float> logits,
+                                     std::span<const std::int64_t> ids);
 // One line for each mistake that reproduces ids and weights bit for bit.
-std::vector<std::string> explain_weights(const oracle::RouterSpec& spec, std::span<const float> logits,
-                                         std::span<const float> selection_bias, std::span<const std::int64_t> ids,
-                                         std::span<const float> weights);
+std::vector<std::string> explain_weights(const oracle::RouterSpec& spec, const oracle::RouterInputs& inputs,
+                                         std::int64_t row, std::span<const float> logits,
+                                         std::span<const std::int64_t> ids, std::span<const float> weights);
 
 }  // namespace samebits::properties

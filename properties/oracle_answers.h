@@ -19,7 +19,7 @@ class OracleAnswers {
   OracleAnswers(const Case& c, const oracle::RouterInputs& inputs, std::int64_t num_rows, const Claims& claims);
 
   std::int64_t num_rows() const { return num_rows_; }
-  // Finished logits [E] of the contract tc256, or the given logits of a case that starts from logits.
+  // Finished logits [G] of the contract tc256, or the given logits of a case that starts from logits.
   std::span<const float> logits(std::int64_t row);
   // The answer of the contract tc256.
   const oracle::RowAnswer<float>& row(std::int64_t row);
@@ -31,7 +31,7 @@ class OracleAnswers {
   const oracle::RouterInputs& inputs_;
   std::int64_t num_rows_;
   const Claims& claims_;
-  std::optional<std::vector<float>> logits_;  // [num_rows, E]; not used from logits
+  std::optional<std::vector<float>> logits_;  // [num_rows, G]; not used from logits
   std::vector<oracle::RowAnswer<float>> rows_;
   std::vector<BoundedRow> bounded_;
 };

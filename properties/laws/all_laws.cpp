@@ -4,8 +4,9 @@ namespace samebits::properties {
 
 std::span<const Law> all_laws() {
   static const Law laws[] = {
-      kTermination, kBuffers,   kRunToRun,  kBatchInvariance, kFiniteIsolated, kUniqueInRange, kPadding,
-      kNonFinite,   kPrecision, kSelection, kOrder,           kWeights,        kSum,           kBookkeeping,
+      kTermination, kBuffers,   kRunToRun,    kBatchInvariance, kFiniteIsolated, kUniqueInRange,
+      kPadding,     kNonFinite, kPrecision,   kSelection,       kHashRouting,    kOrder,
+      kWeights,     kSum,       kBookkeeping,
   };
   return laws;
 }

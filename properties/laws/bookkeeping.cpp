@@ -13,9 +13,9 @@ std::optional<std::string> not_applicable(const oracle::RouterSpec&, const Claim
   return "the router does not return dispatch bookkeeping";
 }
 
-// Ids that bookkeeping is defined for: -1 (padding) or in range. Anything else is the matter of other laws.
-bool countable(const std::vector<std::int64_t>& ids, std::int64_t num_experts) {
-  return std::all_of(ids.begin(), ids.end(), [&](std::int64_t id) { return id >= -1 && id < num_experts; });
+// Ids that bookkeeping is defined for: -1 (padding, no answer) or in range. Anything else is the matter of other laws.
+bool countable(const std::vector<std::int64_t>& ids, std::int64_t num_ids) {
+  return std::all_of(ids.begin(), ids.end(), [&](std::int64_t id) { return id >= -1 && id < num_ids; });
 }
 
 std::optional<Violation> compare(const oracle::Bookkeeping& observed, const oracle::Bookkeeping& expected,
@@ -58,18 +58,19 @@ std::optional<Violation> compare(const oracle::Bookkeeping& observed, const orac
 
 LawOutcome check(const Evidence& evidence) {
   LawOutcome outcome;
-  const std::int64_t num_experts = oracle::num_experts(evidence.c.spec);
+  const std::int64_t num_ids = oracle::gate_rows(evidence.c.spec);
   for (const Run& run : evidence.runs) {
     const oracle::RouterOutputs& outputs = run.result.outputs;
-    if (!run.request.want_bookkeeping || !is_usable(evidence, run) || !countable(outputs.topk_ids, num_experts)) {
+    if (!run.request.want_bookkeeping || !is_usable(evidence, run) || !countable(outputs.topk_ids, num_ids)) {
       continue;
     }
     outcome.relevant += num_rows(run);
     if (outcome.violation) continue;
-    outcome.violation = compare(outputs.bookkeeping,
-                                oracle::bookkeeping(outputs.topk_ids, num_rows(run), oracle::top_k(evidence.c.spec),
-                                                    num_experts, run.request.block_size),
-                                run);
+    outcome.violation =
+        compare(outputs.bookkeeping,
+                oracle::bookkeeping(outputs.topk_ids, num_rows(run), oracle::topk_columns(evidence.c.spec), num_ids,
+                                    run.request.block_size),
+                run);
   }
   return outcome;
 }

@@ -95,7 +95,7 @@ LawOutcome check(const Evidence& evidence) {
     Violation violation;
     violation.law = kBuffers.id;
     const bool per_slot = found->buffer == "topk_ids" || found->buffer == "topk_weights";
-    const std::int64_t k = oracle::top_k(evidence.c.spec);
+    const std::int64_t k = oracle::topk_columns(evidence.c.spec);
     std::string place = "element " + std::to_string(found->index);
     if (per_slot) {
       violation.row = case_row(*main, static_cast<std::int64_t>(found->index) / k);

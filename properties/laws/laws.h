@@ -7,6 +7,6 @@ namespace samebits::properties {
 
 extern const Law kTermination, kBuffers, kRunToRun, kBatchInvariance, kFiniteIsolated;
 extern const Law kUniqueInRange, kPadding, kNonFinite;
-extern const Law kPrecision, kSelection, kOrder, kWeights, kSum, kBookkeeping;
+extern const Law kPrecision, kSelection, kHashRouting, kOrder, kWeights, kSum, kBookkeeping;
 
 }  // namespace samebits::properties

@@ -16,13 +16,16 @@ float gate_weight(const oracle::RouterInputs& inputs, std::size_t index) {
                                          : oracle::bf16_to_fp32(inputs.gate_weight_bf16[index]);
 }
 
-// 1 for each expert whose gate weights and biases are all finite.
+bool all_finite(std::span<const float> values) {
+  return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+}
+
+// 1 for each expert whose gate weights and linear bias are all finite.
 std::vector<std::uint8_t> finite_experts(const oracle::RouterInputs& inputs) {
   const auto width = static_cast<std::size_t>(inputs.hidden_size);
   std::vector<std::uint8_t> finite;
   for (std::size_t e = 0; e < static_cast<std::size_t>(inputs.gate_rows); ++e) {
     bool all = inputs.linear_bias.empty() || std::isfinite(inputs.linear_bias[e]);
-    all = all && (inputs.selection_bias.empty() || std::isfinite(inputs.selection_bias[e]));
     for (std::size_t h = 0; all && h < width; ++h) all = std::isfinite(gate_weight(inputs, e * width + h));
     finite.push_back(all);
   }
@@ -40,12 +43,15 @@ bool row_non_finite(const oracle::RouterInputs& inputs, std::int64_t row) {
 }
 
 // Whether every IEEE evaluation of this logit, in any order, is NaN: a NaN operand, 0 * Inf, or infinite terms of both
-// signs. Finite terms may overflow in some orders and not in others, so they decide nothing.
-bool logit_is_nan(const oracle::RouterInputs& inputs, std::int64_t row, std::int64_t expert) {
+// signs. Finite terms may overflow in some orders and not in others, so they decide nothing. Where the gate reads
+// prepared rows, only NaN operands are certain: a norm makes other values of infinite ones.
+bool logit_is_nan(const oracle::RouterSpec& spec, const oracle::RouterInputs& inputs, std::int64_t row,
+                  std::int64_t expert) {
   const auto e = static_cast<std::size_t>(expert);
   if (inputs.from_logits()) {
     return std::isnan(inputs.router_logits[static_cast<std::size_t>(row * inputs.gate_rows) + e]);
   }
+  const bool prepared = oracle::prepares_input(spec);
   const auto width = static_cast<std::size_t>(inputs.hidden_size);
   bool plus = false, minus = false;
   const auto add = [&](float term) {
@@ -57,7 +63,7 @@ bool logit_is_nan(const oracle::RouterInputs& inputs, std::int64_t row, std::int
     const float x = oracle::bf16_to_fp32(inputs.hidden_states[static_cast<std::size_t>(row) * width + h]);
     const float w = gate_weight(inputs, e * width + h);
     if (std::isfinite(x) && std::isfinite(w)) continue;
-    if (add(x * w)) return true;
+    if (prepared ? std::isnan(x) || std::isnan(w) : add(x * w)) return true;
   }
   if (!inputs.linear_bias.empty() && add(inputs.linear_bias[e])) return true;
   return plus && minus;
@@ -80,71 +86,101 @@ Ranking exact_ranking(const oracle::RowAnswer<float>& answer) {
 }
 
 // For a router with its own arithmetic: NaN where it is certain, rivals where every operand is finite.
-Ranking any_ranking(const oracle::RouterInputs& inputs, std::int64_t row,
+Ranking any_ranking(const oracle::RouterSpec& spec, const oracle::RouterInputs& inputs, std::int64_t row,
                     const std::vector<std::uint8_t>& expert_is_finite) {
   Ranking ranking;
-  const bool row_is_finite = !row_non_finite(inputs, row);
-  for (std::int64_t expert = 0; expert < inputs.gate_rows; ++expert) {
+  const bool given = inputs.from_logits();
+  const bool row_is_finite = !row_non_finite(inputs, row) && all_finite(inputs.input_scale_vector);
+  const std::span<const float> bias = oracle::row_constants(spec, inputs, row).selection_bias;
+  for (std::int64_t expert = 0; expert < oracle::ranked_experts(spec); ++expert) {
     const auto e = static_cast<std::size_t>(expert);
-    const bool given = inputs.from_logits();
     const bool finite =
-        expert_is_finite[e] != 0 &&
+        expert_is_finite[e] != 0 && (bias.empty() || std::isfinite(bias[e])) &&
         (given ? std::isfinite(inputs.router_logits[static_cast<std::size_t>(row * inputs.gate_rows) + e])
                : row_is_finite);
-    const bool nan_bias = !inputs.selection_bias.empty() && std::isnan(inputs.selection_bias[e]);
-    ranking.nan.push_back(!finite && (nan_bias || logit_is_nan(inputs, row, expert)));
+    const bool nan_bias = !bias.empty() && std::isnan(bias[e]);
+    ranking.nan.push_back(!finite && (nan_bias || logit_is_nan(spec, inputs, row, expert)));
     ranking.rival.push_back(finite);
   }
   return ranking;
 }
 
-// A NaN expert that was chosen although a rival of its group was not (another group may have been rejected).
-std::optional<Violation> check_row(const Evidence& evidence, std::int64_t row, const RowView& seen,
-                                   const std::vector<std::uint8_t>& expert_is_finite) {
-  Violation violation;
-  violation.law = kNonFinite.id;
-  violation.row = row;
-  const std::string start = "row " + std::to_string(row) + " (with non-finite values): ";
-  const std::int64_t num_experts = oracle::num_experts(evidence.c.spec);
-  if (const std::string problem = ids_problem(seen.ids, num_experts); !problem.empty()) {
-    violation.observed = text(seen.ids);
-    violation.expected = "distinct ids in range";
-    violation.summary = start + problem;
-    return violation;
-  }
-  for (std::size_t i = 0; i < seen.weights.size(); ++i) {
-    if (std::isfinite(seen.weights[i])) continue;
-    violation.slot = static_cast<std::int64_t>(i);
-    violation.observed = text(seen.weights[i]);
-    violation.expected = "a finite weight";
-    violation.summary = start + "the weight in slot " + std::to_string(i) + " is " + violation.observed;
-    return violation;
-  }
+// Experts compete within these: all, a group that gives its own share, or, where only the contract can tell which
+// groups are rejected, one group.
+std::int64_t rivals_size(const oracle::RouterSpec& spec, bool exact) {
+  const bool per_group = spec.selection.topk_scope == oracle::TopkScope::kPerGroup;
+  return oracle::ranked_experts(spec) / (exact && !per_group ? 1 : spec.selection.n_group);
+}
 
+// A NaN expert that was chosen although a rival was not.
+std::optional<Violation> check_choice(const Evidence& evidence, std::int64_t row, const RowView& seen,
+                                      const std::vector<std::uint8_t>& expert_is_finite) {
+  const oracle::RouterSpec& spec = evidence.c.spec;
   const bool exact = evidence.claims.bit_exact();
+  if (spec.selection.method == oracle::SelectionMethod::kHashTable) return std::nullopt;  // nothing is ranked
   // A `zero` mask gives the experts of rejected groups the key 0, NaN or not; which groups those are only the contract
   // can tell.
-  if (!exact && evidence.c.spec.selection.group_mask == oracle::GroupMask::kZero) return std::nullopt;
+  if (!exact && spec.selection.group_mask == oracle::GroupMask::kZero) return std::nullopt;
   const Ranking ranking =
-      exact ? exact_ranking(evidence.oracle.row(row)) : any_ranking(evidence.inputs, row, expert_is_finite);
-  const std::int64_t group_size = exact ? num_experts : num_experts / evidence.c.spec.selection.n_group;
+      exact ? exact_ranking(evidence.oracle.row(row)) : any_ranking(spec, evidence.inputs, row, expert_is_finite);
+  const std::int64_t size = rivals_size(spec, exact);
+  // A zero expert that is renamed cannot be seen among the chosen.
+  const bool renames = spec.special.zero_type == oracle::ZeroType::kIdentityRemappedToId0Weight0;
+  const std::int64_t visible = renames ? oracle::num_experts(spec) : oracle::ranked_experts(spec);
   for (std::size_t i = 0; i < seen.ids.size(); ++i) {
     const std::int64_t id = seen.ids[i];
-    if (ranking.nan[static_cast<std::size_t>(id)] == 0) continue;
-    const std::int64_t first = id / group_size * group_size;
-    for (std::int64_t rival = first; rival < first + group_size; ++rival) {
+    if (id >= visible || may_be_renamed(spec, seen, i) || ranking.nan[static_cast<std::size_t>(id)] == 0) continue;
+    const std::int64_t first = id / size * size;
+    for (std::int64_t rival = first; rival < std::min(first + size, visible); ++rival) {
       if (ranking.rival[static_cast<std::size_t>(rival)] == 0) continue;
       if (std::find(seen.ids.begin(), seen.ids.end(), rival) != seen.ids.end()) continue;
+      Violation violation;
       violation.slot = static_cast<std::int64_t>(i);
       violation.observed = text(seen.ids);
       violation.expected = "expert " + std::to_string(rival) + " before expert " + std::to_string(id);
-      violation.summary = start + "expert " + std::to_string(id) +
-                          " was chosen although its key is NaN, while expert " + std::to_string(rival) +
-                          ", whose key is a number, was not; observed " + violation.observed;
+      violation.summary = "expert " + std::to_string(id) + " was chosen although its key is NaN, while expert " +
+                          std::to_string(rival) + ", whose key is a number, was not; observed " + violation.observed;
       return violation;
     }
   }
   return std::nullopt;
+}
+
+std::optional<Violation> check_row(const Evidence& evidence, std::int64_t row, const RowView& seen,
+                                   const std::vector<std::uint8_t>& expert_is_finite) {
+  std::optional<Violation> violation;
+  if (!has_answer(evidence, row)) {
+    const auto answer = first_answer(seen);
+    if (answer) violation = violation_of(*answer, kNonFinite.id, row, "");
+    return violation;
+  }
+  const auto unlike = std::find_if(seen.weights.begin(), seen.weights.end(), [](float w) { return !std::isfinite(w); });
+  if (const std::string problem = ids_problem(evidence.c.spec, seen); !problem.empty()) {
+    violation.emplace();
+    violation->observed = text(seen.ids);
+    violation->expected = "distinct ids in range";
+    violation->summary = problem;
+  } else if (unlike != seen.weights.end()) {
+    violation.emplace();
+    violation->slot = unlike - seen.weights.begin();
+    violation->observed = text(*unlike);
+    violation->expected = "a finite weight";
+    violation->summary = "the weight in slot " + std::to_string(violation->slot) + " is " + violation->observed;
+  } else {
+    violation = check_choice(evidence, row, seen, expert_is_finite);
+  }
+  if (violation) {
+    violation->law = kNonFinite.id;
+    violation->row = row;
+    violation->summary = "row " + std::to_string(row) + " (with non-finite values): " + violation->summary;
+  }
+  return violation;
+}
+
+// Whether a constant that this row reads is not finite; gate weights and linear bias are known.
+bool constants_non_finite(const oracle::RowConstants& constants) {
+  return !all_finite(constants.selection_bias) || !all_finite(constants.per_expert_scale) ||
+         (constants.global_scale && !std::isfinite(*constants.global_scale));
 }
 
 LawOutcome check(const Evidence& evidence) {
@@ -152,9 +188,13 @@ LawOutcome check(const Evidence& evidence) {
   const Run* main = usable(evidence, "main");
   if (main == nullptr) return outcome;
   const std::vector<std::uint8_t> expert_is_finite = finite_experts(evidence.inputs);
-  const bool constants = std::count(expert_is_finite.begin(), expert_is_finite.end(), 0) > 0;
+  const bool gate_non_finite = std::count(expert_is_finite.begin(), expert_is_finite.end(), 0) > 0 ||
+                               !all_finite(evidence.inputs.input_scale_vector);
   for (std::int64_t row = 0; row < valid_rows(*main); ++row) {
-    if (!constants && !row_non_finite(evidence.inputs, row)) continue;
+    if (!gate_non_finite && !row_non_finite(evidence.inputs, row) &&
+        !constants_non_finite(oracle::row_constants(evidence.c.spec, evidence.inputs, row))) {
+      continue;
+    }
     ++outcome.relevant;
     if (!outcome.violation) outcome.violation = check_row(evidence, row, row_view(*main, row), expert_is_finite);
   }
@@ -167,9 +207,11 @@ constinit const Law kNonFinite = {
     .id = "non_finite",
     .statement =
         "NaN and Inf in any input leave distinct ids and finite weights, and an expert whose key is NaN is "
-        "chosen only when no other is left",
+        "chosen only when no other is left (where experts are ranked)",
     .source = "alibaba/rtp-llm#303, ROCm/aiter#4247, ROCm/aiter#1056, flashinfer-ai/flashinfer#1347",
-    .hazards = "NaN, +Inf and -Inf in hidden states, gate weight, biases and given logits; one, some and all experts",
+    .hazards =
+        "NaN, +Inf and -Inf in hidden states, gate weight, biases, learned scales and given logits; one, some and all "
+        "experts",
     .min_relevant = 4,
     .not_applicable = [](const oracle::RouterSpec&, const Claims&) -> std::optional<std::string> {
       return std::nullopt;

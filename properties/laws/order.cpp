@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstddef>
 
 #include "properties/explain_row.h"
@@ -10,40 +11,73 @@ namespace {
 
 std::optional<std::string> not_applicable(const oracle::RouterSpec& spec, const Claims& claims) {
   if (claims.output_order == OutputOrder::kAny) return "the router does not claim an order of its slots";
-  if (oracle::top_k(spec) == 1) return "one slot has no order";
+  if (oracle::topk_columns(spec) == 1) return "one slot has no order";
   return std::nullopt;
 }
 
-// The slots out of order by the contract's keys; also defined when the set itself is wrong.
-std::optional<std::size_t> first_disorder(const Evidence& evidence, std::int64_t row,
-                                          std::span<const std::int64_t> ids) {
-  const bool by_index = evidence.c.spec.selection.sort == oracle::SlotOrder::kByIndex;
+// Whether id `a` comes before id `b`: those that compete by key or by their place in the table, then the shared ones.
+bool comes_before(const Evidence& evidence, std::int64_t row, std::int64_t a, std::int64_t b) {
+  const oracle::RouterSpec& spec = evidence.c.spec;
+  if (spec.selection.sort == oracle::SlotOrder::kByIndex) return a < b;
+  const std::int64_t ranked = oracle::ranked_experts(spec);
+  if (a >= ranked || b >= ranked) return a < b;
   const oracle::RowAnswer<float>& answer = evidence.oracle.row(row);
-  for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
-    if (by_index ? ids[i + 1] < ids[i] : ranks_before(answer, ids[i + 1], ids[i])) return i;
+  if (!answer.keys.empty()) return ranks_before(answer, a, b);
+  // An id that is not in the table has no place there; hash_routing judges it.
+  const auto place_a = std::find(answer.expert_ids.begin(), answer.expert_ids.end(), a);
+  const auto place_b = std::find(answer.expert_ids.begin(), answer.expert_ids.end(), b);
+  return place_a < place_b || place_b == answer.expert_ids.end();
+}
+
+// The slot before one that comes first; also defined when the set itself is wrong. Slots that may hold a renamed zero
+// expert are passed over.
+struct Disorder {
+  std::size_t slot, next;
+};
+std::optional<Disorder> first_disorder(const Evidence& evidence, std::int64_t row, const RowView& seen) {
+  std::optional<std::size_t> last;
+  for (std::size_t i = 0; i < seen.ids.size(); ++i) {
+    if (may_be_renamed(evidence.c.spec, seen, i)) continue;
+    if (last && !comes_before(evidence, row, seen.ids[*last], seen.ids[i])) return Disorder{*last, i};
+    last = i;
   }
   return std::nullopt;
 }
 
-std::optional<Violation> check_exact(const Evidence& evidence, std::int64_t row, std::span<const std::int64_t> ids) {
-  const auto slot = first_disorder(evidence, row, ids);
-  if (!slot) return std::nullopt;
+std::string slot_text(const oracle::RowAnswer<float>& answer, std::int64_t id) {
+  const auto e = static_cast<std::size_t>(id);
+  return "expert " + std::to_string(id) + (e < answer.keys.size() ? " (key " + text(answer.keys[e]) + ")" : "");
+}
+
+std::optional<Violation> check_exact(const Evidence& evidence, std::int64_t row, const RowView& seen) {
   const oracle::RowAnswer<float>& answer = evidence.oracle.row(row);
-  const float first = answer.keys[static_cast<std::size_t>(ids[*slot])];
-  const float second = answer.keys[static_cast<std::size_t>(ids[*slot + 1])];
   const std::vector<std::int64_t> expected(answer.ids.begin(), answer.ids.end());
+  const bool same_set = std::is_permutation(seen.ids.begin(), seen.ids.end(), expected.begin(), expected.end());
+  const auto wrong = std::mismatch(seen.ids.begin(), seen.ids.end(), expected.begin()).first;
+  const auto disorder = first_disorder(evidence, row, seen);
+  if (!disorder && (!same_set || wrong == seen.ids.end())) return std::nullopt;
+
   Violation violation;
   violation.law = kOrder.id;
   violation.row = row;
-  violation.slot = static_cast<std::int64_t>(*slot);
-  violation.observed = text(ids);
+  violation.slot = disorder ? static_cast<std::int64_t>(disorder->slot) : wrong - seen.ids.begin();
+  violation.observed = text(seen.ids);
   violation.expected = text(expected);
-  violation.summary = "row " + std::to_string(row) + ": slot " + std::to_string(*slot) + " holds expert " +
-                      std::to_string(ids[*slot]) + " (key " + text(first) + "), slot " + std::to_string(*slot + 1) +
-                      " expert " + std::to_string(ids[*slot + 1]) + " (key " + text(second) + "), which comes first";
-  if (const std::string gap = ulp_text(first, second); !gap.empty()) violation.summary += ", " + gap;
+  const auto slot = static_cast<std::size_t>(violation.slot);
+  violation.summary = "row " + std::to_string(row) + ": slot " + std::to_string(slot) + " holds ";
+  if (disorder) {
+    const std::int64_t first = seen.ids[disorder->slot], second = seen.ids[disorder->next];
+    violation.summary += slot_text(answer, first) + ", slot " + std::to_string(disorder->next) + " " +
+                         slot_text(answer, second) + ", which comes first";
+    if (static_cast<std::size_t>(std::max(first, second)) < answer.keys.size()) {
+      const float a = answer.keys[static_cast<std::size_t>(first)], b = answer.keys[static_cast<std::size_t>(second)];
+      if (const std::string gap = ulp_text(a, b); !gap.empty()) violation.summary += ", " + gap;
+      if (a == b) violation.notes.emplace_back("equal keys: the lower id comes first");
+    }
+  } else {
+    violation.summary += "id " + std::to_string(seen.ids[slot]) + ", expected id " + std::to_string(expected[slot]);
+  }
   violation.summary += "; observed " + violation.observed + ", expected " + violation.expected;
-  if (first == second) violation.notes.emplace_back("equal keys: the lower id comes first");
   return violation;
 }
 
@@ -58,23 +92,23 @@ std::optional<Violation> check_bounded(const Evidence& evidence, std::int64_t ro
   violation.expected =
       "expert " + std::to_string(contradiction->winner) + " before expert " + std::to_string(contradiction->loser);
   violation.summary = "row " + std::to_string(row) + ": in the order " + violation.observed + " " +
-                      contradiction->reason + " for any logits within the declared bound: keys " +
-                      text(evidence.oracle.bounded(row).keys[static_cast<std::size_t>(contradiction->winner)]) +
-                      " and " + text(evidence.oracle.bounded(row).keys[static_cast<std::size_t>(contradiction->loser)]);
+                      contradiction->reason + " for any logits within the declared bound" +
+                      keys_text(evidence.oracle.bounded(row), contradiction->winner, contradiction->loser);
   return violation;
 }
 
 LawOutcome check(const Evidence& evidence) {
   LawOutcome outcome;
-  if (oracle::top_k(evidence.c.spec) < 2) return outcome;
+  if (oracle::topk_columns(evidence.c.spec) < 2) return outcome;
   const bool exact = evidence.claims.bit_exact();
-  for (const JudgedRow& judged : judged_rows(evidence)) {
+  for (const JudgedRow& judged : answered_rows(evidence)) {
     const std::span<const std::int64_t> ids = judged.seen.ids;
-    if (!ids_problem(ids, oracle::num_experts(evidence.c.spec)).empty()) continue;
+    if (!ids_problem(evidence.c.spec, judged.seen).empty()) continue;
     if (!exact && !evidence.oracle.bounded(judged.row).judged) continue;
     outcome.relevant += judged.in_main() ? 1 : 0;
     if (outcome.violation) continue;
-    outcome.violation = exact ? check_exact(evidence, judged.row, ids) : check_bounded(evidence, judged.row, ids);
+    outcome.violation =
+        exact ? check_exact(evidence, judged.row, judged.seen) : check_bounded(evidence, judged.row, ids);
     if (outcome.violation) name_run(*outcome.violation, judged);
   }
   return outcome;
@@ -84,7 +118,9 @@ LawOutcome check(const Evidence& evidence) {
 
 constinit const Law kOrder = {
     .id = "order",
-    .statement = "slots are ordered by key descending, then by id ascending (or by id, when the spec says so)",
+    .statement =
+        "slots are ordered by key descending, then by id ascending; a table's ids as in the table; shared experts last "
+        "(or all by id, when the spec says so)",
     .source = "vllm-project/vllm#55514 (another order on every call above 256 experts), vllm-project/vllm#52679",
     .hazards = "several slots, equal keys among the chosen, keys one ulp apart, +0 and -0",
     .min_relevant = 8,

@@ -14,24 +14,15 @@ std::optional<Violation> check_row(const Run& run, std::int64_t r) {
   violation.row = case_row(run, r);
   const std::string where = "padding row " + std::to_string(violation.row) + " (" + std::to_string(valid_rows(run)) +
                             " rows are valid, run " + run.request.id + "): ";
-  for (std::size_t i = 0; i < row.ids.size(); ++i) {
-    violation.slot = static_cast<std::int64_t>(i);
-    if (row.ids[i] != -1) {
-      violation.observed = std::to_string(row.ids[i]);
-      violation.expected = "-1";
-      violation.summary = where + "id in slot " + std::to_string(i) + " is " + violation.observed + ", expected -1";
-      return violation;
-    }
-    if (!same_bits(row.weights[i], 0.0f)) {
-      violation.observed = text(row.weights[i]);
-      violation.expected = text(0.0f);
-      violation.summary = where + "weight in slot " + std::to_string(i) + " is " + violation.observed + ", expected 0";
-      return violation;
-    }
+  if (const auto answer = first_answer(row)) {
+    violation.slot = answer->slot;
+    violation.observed = answer->observed;
+    violation.expected = answer->expected;
+    violation.summary = where + answer->what + " is " + answer->observed + ", expected " + answer->expected;
+    return violation;
   }
   for (std::size_t e = 0; e < row.logits.size(); ++e) {
     if (std::bit_cast<std::uint32_t>(row.logits[e]) == run.request.poison) continue;
-    violation.slot = -1;
     violation.observed = text(row.logits[e]);
     violation.expected = "what was there before the call";
     violation.summary = where + "logit of expert " + std::to_string(e) + " was written: " + violation.observed;

@@ -37,6 +37,12 @@ std::string text(std::span<const std::int64_t> values) {
   return line + "]";
 }
 
+std::string keys_text(const BoundedRow& row, std::int64_t a, std::int64_t b) {
+  const auto i = static_cast<std::size_t>(a), j = static_cast<std::size_t>(b);
+  if (a < 0 || b < 0 || std::max(i, j) >= row.keys.size()) return "";
+  return ": keys " + text(row.keys[i]) + " and " + text(row.keys[j]);
+}
+
 std::string ulp_text(float a, float b) {
   if (!std::isfinite(a) || !std::isfinite(b)) return "";
   if (a == b) return "equal in value";
@@ -50,8 +56,8 @@ bool same_bits(float a, float b) {
 std::string shape_problem(const Run& run, const oracle::RouterSpec& spec) {
   const oracle::RouterOutputs& outputs = run.result.outputs;
   const std::size_t rows = run.request.rows.size();
-  const auto k = static_cast<std::size_t>(oracle::top_k(spec));
-  const auto e = static_cast<std::size_t>(oracle::num_experts(spec));
+  const auto k = static_cast<std::size_t>(oracle::topk_columns(spec));
+  const auto e = static_cast<std::size_t>(oracle::gate_rows(spec));
   const auto wrong = [](const char* name, std::size_t found, std::size_t wanted) {
     return std::string(name) + " has " + std::to_string(found) + " elements; " + std::to_string(wanted) +
            " were asked for";
@@ -124,19 +130,48 @@ void name_run(Violation& violation, const JudgedRow& judged) {
                             std::to_string(num_rows(*judged.run)));
 }
 
-std::string ids_problem(std::span<const std::int64_t> ids, std::int64_t num_experts) {
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] < 0 || ids[i] >= num_experts) {
-      return "id " + std::to_string(ids[i]) + " in slot " + std::to_string(i) + " is outside 0 .. " +
-             std::to_string(num_experts - 1);
+bool may_be_renamed(const oracle::RouterSpec& spec, const RowView& row, std::size_t slot) {
+  return spec.special.zero_type == oracle::ZeroType::kIdentityRemappedToId0Weight0 && row.ids[slot] == 0 &&
+         row.weights[slot] == 0.0f;
+}
+
+std::string ids_problem(const oracle::RouterSpec& spec, const RowView& row) {
+  const std::int64_t num_ids = oracle::gate_rows(spec);
+  const bool renames = spec.special.zero_type == oracle::ZeroType::kIdentityRemappedToId0Weight0;
+  for (std::size_t i = 0; i < row.ids.size(); ++i) {
+    const std::int64_t id = row.ids[i];
+    const std::string place = "id " + std::to_string(id) + " in slot " + std::to_string(i);
+    if (id < 0 || id >= num_ids) return place + " is outside 0 .. " + std::to_string(num_ids - 1);
+    if (renames && id >= oracle::num_experts(spec) && id < oracle::ranked_experts(spec)) {
+      return place + " is that of a zero expert, which has to become id 0 with weight 0";
     }
     for (std::size_t j = 0; j < i; ++j) {
-      if (ids[i] == ids[j]) {
-        return "id " + std::to_string(ids[i]) + " is in slots " + std::to_string(j) + " and " + std::to_string(i);
+      if (id == row.ids[j] && !may_be_renamed(spec, row, i) && !may_be_renamed(spec, row, j)) {
+        return "id " + std::to_string(id) + " is in slots " + std::to_string(j) + " and " + std::to_string(i);
       }
     }
   }
   return "";
+}
+
+bool has_answer(const Evidence& evidence, std::int64_t row) {
+  return oracle::row_constants(evidence.c.spec, evidence.inputs, row).routable;
+}
+
+std::vector<JudgedRow> answered_rows(const Evidence& evidence) {
+  std::vector<JudgedRow> rows = judged_rows(evidence);
+  std::erase_if(rows, [&](const JudgedRow& judged) { return !has_answer(evidence, judged.row); });
+  return rows;
+}
+
+std::optional<Difference> first_answer(const RowView& row) {
+  for (std::size_t i = 0; i < row.ids.size(); ++i) {
+    const std::string slot = " in slot " + std::to_string(i);
+    const auto at = static_cast<std::int64_t>(i);
+    if (row.ids[i] != -1) return Difference{"id" + slot, at, std::to_string(row.ids[i]), "-1", ""};
+    if (!same_bits(row.weights[i], 0.0f)) return Difference{"weight" + slot, at, text(row.weights[i]), text(0.0f), ""};
+  }
+  return std::nullopt;
 }
 
 std::optional<Difference> first_difference(const RowView& observed, const RowView& expected) {

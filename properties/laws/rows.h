@@ -19,6 +19,8 @@ std::string text(float value);
 std::string text(double value);
 std::string text(const Interval& interval);  // "[0.1, 0.2]", or the value of a point
 std::string text(std::span<const std::int64_t> values);
+// ": keys [0.1, 0.2] and [0.3, 0.4]"; empty where one of the ids does not compete by a key.
+std::string keys_text(const BoundedRow& row, std::int64_t a, std::int64_t b);
 std::string ulp_text(float a, float b);  // "3 ulp apart"; empty when one of them is not finite
 bool same_bits(float a, float b);
 
@@ -37,12 +39,17 @@ bool is_kept(const Run& run, std::int64_t r);  // not replaced
 struct RowView {
   std::span<const std::int64_t> ids;  // [K]
   std::span<const float> weights;     // [K]
-  std::span<const float> logits;      // [E] or empty
+  std::span<const float> logits;      // [G] or empty
 };
 RowView row_view(const Run& run, std::int64_t r);
 
+// Whether a slot may hold a zero expert under the id 0: where the spec renames these, every slot of id 0 and weight 0.
+bool may_be_renamed(const oracle::RouterSpec& spec, const RowView& row, std::size_t slot);
 // Empty, or what is wrong: "id 9 in slot 2 is outside 0 .. 7", "id 3 is in slots 0 and 4".
-std::string ids_problem(std::span<const std::int64_t> ids, std::int64_t num_experts);
+std::string ids_problem(const oracle::RouterSpec& spec, const RowView& row);
+
+// false: the token id or the class of this row of the case is out of range, so that it gets ids -1 and weights 0.
+bool has_answer(const Evidence& evidence, std::int64_t row);
 
 // A row of the case as one run returned it.
 struct JudgedRow {
@@ -55,6 +62,8 @@ struct JudgedRow {
 // The rows that are held against the oracle: those of main and, when the router claims that other rows do not matter,
 // the same rows in every other run (so that a fault at 17 rows shrinks to one row of data).
 std::vector<JudgedRow> judged_rows(const Evidence& evidence);
+// Those of them that have an answer.
+std::vector<JudgedRow> answered_rows(const Evidence& evidence);
 // Says in which run it was seen, unless that is main.
 void name_run(Violation& violation, const JudgedRow& judged);
 
@@ -67,6 +76,8 @@ struct Difference {
 };
 // The first difference in bits: ids, then weights, then logits where both have them.
 std::optional<Difference> first_difference(const RowView& observed, const RowView& expected);
+// The first slot that is not id -1 and weight +0, as all are in a row without an answer.
+std::optional<Difference> first_answer(const RowView& row);
 // "ids differ in 2 of 8 slots, weights in 8 of 8, logits in 280 of 288".
 std::string count_differences(const RowView& observed, const RowView& expected);
 

@@ -24,7 +24,7 @@ std::vector<std::int64_t> without(std::vector<std::int64_t> ids, std::vector<std
 }
 
 std::string cut_text(const oracle::RowAnswer<float>& answer) {
-  if (answer.first_rejected < 0) return "no expert is left below the cut";
+  if (answer.last_chosen < 0 || answer.first_rejected < 0) return "no expert is left below the cut";
   const float above = answer.keys[static_cast<std::size_t>(answer.last_chosen)];
   const float below = answer.keys[static_cast<std::size_t>(answer.first_rejected)];
   std::string line = "cut: expert " + std::to_string(answer.last_chosen) + " with key " + text(above) +
@@ -36,6 +36,7 @@ std::string cut_text(const oracle::RowAnswer<float>& answer) {
 
 std::string expert_text(const oracle::RowAnswer<float>& answer, std::int64_t expert) {
   const auto e = static_cast<std::size_t>(expert);
+  if (e >= answer.keys.size()) return "id " + std::to_string(expert);
   return "expert " + std::to_string(expert) +
          (answer.excluded[e] != 0 ? " (group rejected)" : " (key " + text(answer.keys[e]) + ")");
 }
@@ -58,11 +59,11 @@ std::optional<Violation> check_exact(const Evidence& evidence, std::int64_t row,
     violation.summary += " the chosen ids are not the expected set";
   } else {
     const std::int64_t wrong = extra.front();
-    violation.summary += wrong >= 0 && wrong < evidence.inputs.gate_rows ? " " + expert_text(answer, wrong)
-                                                                           : " id " + std::to_string(wrong);
-    violation.summary += " was chosen, expected " + expert_text(answer, missing.front());
-    if (wrong >= 0 && wrong < evidence.inputs.gate_rows) {
-      violation.slot = std::find(ids.begin(), ids.end(), wrong) - ids.begin();
+    violation.summary +=
+        " " + expert_text(answer, wrong) + " was chosen, expected " + expert_text(answer, missing.front());
+    violation.slot = std::find(ids.begin(), ids.end(), wrong) - ids.begin();
+    const auto ranked = static_cast<std::int64_t>(answer.keys.size());
+    if (wrong >= 0 && wrong < ranked && missing.front() < ranked) {
       const float a = answer.keys[static_cast<std::size_t>(wrong)];
       const float b = answer.keys[static_cast<std::size_t>(missing.front())];
       if (const std::string gap = ulp_text(a, b); !gap.empty()) violation.summary += ", " + gap;
@@ -70,8 +71,7 @@ std::optional<Violation> check_exact(const Evidence& evidence, std::int64_t row,
   }
   violation.summary += "; observed " + violation.observed + ", expected " + violation.expected;
   violation.notes.push_back(cut_text(answer));
-  for (std::string& note :
-       explain_ids(evidence.c.spec, evidence.oracle.logits(row), evidence.inputs.selection_bias, ids)) {
+  for (std::string& note : explain_ids(evidence.c.spec, evidence.inputs, row, evidence.oracle.logits(row), ids)) {
     violation.notes.push_back(std::move(note));
   }
   return violation;
@@ -89,20 +89,17 @@ std::optional<Violation> check_bounded(const Evidence& evidence, std::int64_t ro
   violation.summary = "row " + std::to_string(row) + ": expert " + std::to_string(contradiction->loser) +
                       " was chosen, but " + contradiction->reason;
   if (contradiction->winner >= 0) {
-    const auto loser = static_cast<std::size_t>(contradiction->loser);
-    const auto winner = static_cast<std::size_t>(contradiction->winner);
     violation.expected =
         "expert " + std::to_string(contradiction->winner) + " before expert " + std::to_string(contradiction->loser);
-    violation.summary += ": keys " + text(bounded.keys[winner]) + " and " + text(bounded.keys[loser]) +
-                         " for any logits within the declared bound";
+    violation.summary +=
+        keys_text(bounded, contradiction->winner, contradiction->loser) + " for any logits within the declared bound";
     if (same_key_by_construction(bounded, contradiction->loser, contradiction->winner)) {
       violation.notes.emplace_back("the keys are equal by construction and the router claims ties to the lower id");
     }
   }
   const oracle::RowAnswer<float>& answer = evidence.oracle.row(row);
   violation.notes.push_back("the contract tc256 chooses " + text(widened(answer.ids)) + "; " + cut_text(answer));
-  for (std::string& note :
-       explain_ids(evidence.c.spec, evidence.oracle.logits(row), evidence.inputs.selection_bias, ids)) {
+  for (std::string& note : explain_ids(evidence.c.spec, evidence.inputs, row, evidence.oracle.logits(row), ids)) {
     violation.notes.push_back(std::move(note));
   }
   return violation;
@@ -110,13 +107,13 @@ std::optional<Violation> check_bounded(const Evidence& evidence, std::int64_t ro
 
 LawOutcome check(const Evidence& evidence) {
   LawOutcome outcome;
-  const std::int64_t num_experts = oracle::num_experts(evidence.c.spec);
-  // With k = E there is nothing to choose.
-  if (oracle::top_k(evidence.c.spec) >= num_experts) return outcome;
+  // With k = R there is nothing to choose.
+  if (oracle::top_k(evidence.c.spec) >= oracle::ranked_experts(evidence.c.spec)) return outcome;
   const bool exact = evidence.claims.bit_exact();
-  for (const JudgedRow& judged : judged_rows(evidence)) {
+  for (const JudgedRow& judged : answered_rows(evidence)) {
     const std::span<const std::int64_t> ids = judged.seen.ids;
-    if (!exact && (!evidence.oracle.bounded(judged.row).judged || !ids_problem(ids, num_experts).empty())) continue;
+    if (!exact && (!evidence.oracle.bounded(judged.row).judged || !ids_problem(evidence.c.spec, judged.seen).empty()))
+      continue;
     outcome.relevant += judged.in_main() ? 1 : 0;
     if (outcome.violation) continue;
     outcome.violation = exact ? check_exact(evidence, judged.row, ids) : check_bounded(evidence, judged.row, ids);
@@ -137,10 +134,11 @@ constinit const Law kSelection = {
         "(bias in bf16), flashinfer-ai/flashinfer#2822 (negative logits)",
     .hazards =
         "gaps of 0, 1 and 2 ulp at the cut, ties across lanes and across the cut, large biases with a small "
-        "spread, negative keys, saturated scores",
+        "spread, negative keys, saturated scores, row classes, ties in every group, zero experts",
     .min_relevant = 8,
-    .not_applicable = [](const oracle::RouterSpec&, const Claims&) -> std::optional<std::string> {
-      return std::nullopt;
+    .not_applicable = [](const oracle::RouterSpec& spec, const Claims&) -> std::optional<std::string> {
+      if (spec.selection.method != oracle::SelectionMethod::kHashTable) return std::nullopt;
+      return "a table chooses the experts: hash_routing judges them";
     },
     .check = check,
 };

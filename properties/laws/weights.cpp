@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <utility>
 
 #include "properties/explain_row.h"
@@ -10,36 +11,55 @@
 namespace samebits::properties {
 namespace {
 
-std::int64_t slot_of(const oracle::RowAnswer<float>& answer, std::int64_t id) {
-  const auto found = std::find(answer.ids.begin(), answer.ids.end(), id);
-  return found == answer.ids.end() ? -1 : found - answer.ids.begin();
+std::vector<std::int64_t> sorted(std::span<const std::int64_t> ids) {
+  std::vector<std::int64_t> copy(ids.begin(), ids.end());
+  std::sort(copy.begin(), copy.end());
+  return copy;
+}
+
+std::vector<std::int64_t> expected_ids(const oracle::RowAnswer<float>& answer) {
+  return {answer.ids.begin(), answer.ids.end()};
 }
 
 // The weights of one row can be compared where they do not depend on experts that only one side chose: everywhere for
 // equal sets, at the common experts when every weight is that of its own score.
 bool comparable(const oracle::RouterSpec& spec, const oracle::RowAnswer<float>& answer,
                 std::span<const std::int64_t> ids) {
-  const bool same_set = std::all_of(ids.begin(), ids.end(), [&](std::int64_t id) { return slot_of(answer, id) >= 0; });
-  return same_set || (spec.weights.renormalize == oracle::Renormalize::kNone &&
-                      spec.score.stage == oracle::ScoreStage::kBeforeTopk);
+  if (sorted(ids) == sorted(expected_ids(answer))) return true;
+  return spec.weights.renormalize == oracle::Renormalize::kNone &&
+         spec.score.stage == oracle::ScoreStage::kBeforeTopk &&
+         spec.selection.method != oracle::SelectionMethod::kSparsemixer &&
+         spec.special.zero_type != oracle::ZeroType::kIdentityRemappedToId0Weight0;
+}
+
+// Slots by id; several of id 0 (renamed zero experts) by weight, the larger first.
+std::vector<std::size_t> slots_by_id(std::span<const std::int64_t> ids, std::span<const float> weights) {
+  std::vector<std::size_t> slots(ids.size());
+  std::iota(slots.begin(), slots.end(), std::size_t{0});
+  std::stable_sort(slots.begin(), slots.end(), [&](std::size_t a, std::size_t b) {
+    return ids[a] != ids[b] ? ids[a] < ids[b] : weights[a] > weights[b];
+  });
+  return slots;
 }
 
 std::optional<Violation> check_exact(const Evidence& evidence, std::int64_t row, const RowView& seen) {
   const oracle::RowAnswer<float>& answer = evidence.oracle.row(row);
-  for (std::size_t i = 0; i < seen.ids.size(); ++i) {
-    const std::int64_t slot = slot_of(answer, seen.ids[i]);
-    if (slot < 0) continue;
-    const float observed = seen.weights[i];
-    const float expected = answer.weights[static_cast<std::size_t>(slot)];
-    if (same_bits(observed, expected)) continue;
-    const Difference difference{"weight", static_cast<std::int64_t>(i), text(observed), text(expected),
-                                ulp_text(observed, expected)};
-    Violation violation =
-        violation_of(difference, kWeights.id, row,
-                     " of expert " + std::to_string(seen.ids[i]) + " (slot " + std::to_string(i) + ", score " +
-                         text(answer.scores[static_cast<std::size_t>(seen.ids[i])]) + ")");
-    for (std::string& note : explain_weights(evidence.c.spec, evidence.oracle.logits(row),
-                                             evidence.inputs.selection_bias, seen.ids, seen.weights)) {
+  const std::vector<std::int64_t> expected = expected_ids(answer);
+  const std::vector<std::size_t> ours = slots_by_id(expected, answer.weights);
+  auto next = ours.begin();
+  for (const std::size_t i : slots_by_id(seen.ids, seen.weights)) {
+    while (next != ours.end() && expected[*next] < seen.ids[i]) ++next;
+    if (next == ours.end() || expected[*next] != seen.ids[i]) continue;
+    const std::size_t slot = *next++;
+    if (same_bits(seen.weights[i], answer.weights[slot])) continue;
+    const auto id = static_cast<std::size_t>(answer.expert_ids[slot]);
+    const Difference difference{"weight", static_cast<std::int64_t>(i), text(seen.weights[i]),
+                                text(answer.weights[slot]), ulp_text(seen.weights[i], answer.weights[slot])};
+    Violation violation = violation_of(difference, kWeights.id, row,
+                                       " of expert " + std::to_string(seen.ids[i]) + " (slot " + std::to_string(i) +
+                                           ", score " + text(answer.scores[id]) + ")");
+    for (std::string& note :
+         explain_weights(evidence.c.spec, evidence.inputs, row, evidence.oracle.logits(row), seen.ids, seen.weights)) {
       violation.notes.push_back(std::move(note));
     }
     return violation;
@@ -68,10 +88,10 @@ std::optional<Violation> check_bounded(const Evidence& evidence, std::int64_t ro
 LawOutcome check(const Evidence& evidence) {
   LawOutcome outcome;
   const bool exact = evidence.claims.bit_exact();
-  for (const JudgedRow& judged : judged_rows(evidence)) {
+  for (const JudgedRow& judged : answered_rows(evidence)) {
     const std::int64_t row = judged.row;
     const RowView& seen = judged.seen;
-    if (!ids_problem(seen.ids, oracle::num_experts(evidence.c.spec)).empty()) continue;
+    if (!ids_problem(evidence.c.spec, seen).empty()) continue;
     if (exact ? !comparable(evidence.c.spec, evidence.oracle.row(row), seen.ids)
               : !evidence.oracle.bounded(row).judged) {
       continue;
@@ -90,11 +110,14 @@ constinit const Law kWeights = {
     .id = "weights",
     .statement =
         "the weight of every chosen expert comes from its own score as the spec says: unbiased or biased, "
-        "renormalised or not, scaled once",
+        "renormalised or not, scaled once, and by its own learned scale",
     .source =
         "vllm-project/vllm#12002 (weight from the biased score), flashinfer-ai/flashinfer#3875 (score recovered "
         "from the key), vllm-project/vllm#24119 (scaled twice), sgl-project/sglang#33631 (bf16 weights)",
-    .hazards = "biases far above the scores, scores that underflow, sums of 0, both signs of the bias",
+    .hazards =
+        "biases far above the scores, scores that underflow, sums of 0, both signs of the bias, shared experts that "
+        "dominate, learned scales "
+        "of any value, thresholds met within one ulp",
     .min_relevant = 8,
     .not_applicable = [](const oracle::RouterSpec&, const Claims&) -> std::optional<std::string> {
       return std::nullopt;

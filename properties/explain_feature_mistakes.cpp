@@ -1,0 +1,278 @@
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+#include "oracle/reference/score.h"
+#include "properties/explain_mistakes.h"
+
+namespace samebits::properties {
+namespace {
+
+using oracle::RouterSpec;
+using Answer = oracle::RowAnswer<float>;
+
+bool has_table(const RouterSpec& spec) {
+  return spec.selection.method == oracle::SelectionMethod::kHashTable;
+}
+
+bool is_sparsemixer(const RouterSpec& spec) {
+  return spec.selection.method == oracle::SelectionMethod::kSparsemixer;
+}
+
+// The bias of the first class.
+bool use_first_class(Setup& s) {
+  const auto ranked = static_cast<std::ptrdiff_t>(oracle::ranked_experts(s.spec));
+  s.bias.assign(s.inputs->selection_bias.begin(), s.inputs->selection_bias.begin() + ranked);
+  return true;
+}
+
+std::int64_t class_of(const Setup& s) {
+  return s.inputs->row_class.empty() ? 0 : s.inputs->row_class[static_cast<std::size_t>(s.row)];
+}
+
+// Logits of a gate that differs in one field.
+bool with_gate(Setup& s, bool possible, void (*edit)(RouterSpec&)) {
+  if (!possible) return false;
+  RouterSpec gate = s.spec;
+  edit(gate);
+  return s.recompute_logits(gate);
+}
+
+void remove_at(std::vector<float>& values, std::int64_t first, std::int64_t last) {
+  if (values.size() > static_cast<std::size_t>(first)) values.erase(values.begin() + first, values.begin() + last);
+}
+
+bool leave_out_zero_experts(Setup& s) {
+  const std::int64_t routed = oracle::num_experts(s.spec), ranked = oracle::ranked_experts(s.spec);
+  const bool in_table = std::any_of(s.table_ids.begin(), s.table_ids.end(), [&](auto id) { return id >= routed; });
+  if (routed == ranked || in_table || oracle::top_k(s.spec) > routed) return false;
+  remove_at(s.logits, routed, ranked);
+  remove_at(s.bias, routed, ranked);
+  remove_at(s.per_expert_scale, routed, ranked);
+  s.spec.special.zero_experts = 0;
+  s.spec.special.zero_type = oracle::ZeroType::kNone;
+  return true;
+}
+
+// Shared experts keep the ids that they have.
+void restore_shared_ids(const Setup& s, Answer& answer) {
+  const auto routed = static_cast<std::int32_t>(oracle::num_experts(s.spec));
+  const auto shift = static_cast<std::int32_t>(s.inputs->gate_rows - oracle::gate_rows(s.spec));
+  for (std::int32_t& id : answer.ids) id += id >= routed ? shift : 0;
+}
+
+void without_shared_in_the_sum(const Setup& s, Answer& answer) {
+  Setup alone = s;
+  const auto ranked = static_cast<std::size_t>(oracle::ranked_experts(s.spec));
+  alone.spec.special.shared_experts = 0;
+  alone.spec.special.shared_mode = oracle::SharedMode::kOutsideRouter;
+  alone.logits.resize(ranked);
+  if (!alone.per_expert_scale.empty()) alone.per_expert_scale.resize(ranked);
+  const Answer chosen = alone.route();
+  for (std::size_t i = 0; i < answer.ids.size(); ++i) {
+    const auto found = std::find(chosen.expert_ids.begin(), chosen.expert_ids.end(), answer.expert_ids[i]);
+    if (found == chosen.expert_ids.end()) continue;
+    answer.weights[i] = chosen.weights[static_cast<std::size_t>(found - chosen.expert_ids.begin())];
+  }
+}
+
+void uniform_weights(const Setup& s, Answer& answer) {
+  const float share = 1.0f / static_cast<float>(answer.weights.size());
+  std::fill(answer.weights.begin(), answer.weights.end(),
+            share * static_cast<float>(s.spec.weights.routed_scaling_factor));
+}
+
+// Sparsemixer passes that all measure the distance from the largest logit.
+void thresholds_from_the_largest(const Setup& s, Answer& answer) {
+  if (answer.expert_ids.empty()) return;
+  const float threshold = 2.0f * static_cast<float>(s.spec.sparsemixer_jitter_eps.value());
+  std::vector<float> left = answer.logits;
+  Setup weighing = s;
+  std::vector<float> scores(left.size());
+  const float t = left[static_cast<std::size_t>(answer.expert_ids.front())];
+  for (const std::int32_t id : answer.expert_ids) {
+    std::vector<float> pass = left;
+    for (std::size_t j = 0; j < pass.size(); ++j) {
+      if ((t - answer.logits[j]) / std::max(std::fabs(answer.logits[j]), t) > threshold) pass[j] = -INFINITY;
+    }
+    scores[static_cast<std::size_t>(id)] = oracle::softmax<float>(pass)[static_cast<std::size_t>(id)];
+    left[static_cast<std::size_t>(id)] = -INFINITY;
+  }
+  weighing.logits = scores;
+  weighing.spec.score = {.func = oracle::ScoreFunc::kIdentity, .dtype = s.spec.score.dtype};
+  const Answer weighed = route_chosen(weighing, answer.expert_ids);
+  answer.weights = weighed.weights;
+}
+
+constexpr Mistake kMistakes[] = {
+    {"the selection bias of the first row class for every row",
+     [](Setup& s) { return s.routable && !s.bias.empty() && class_of(s) != 0 && use_first_class(s); }},
+    {"an unknown row class read as the first",
+     [](Setup& s) {
+       if (s.routable || s.inputs->selection_bias.empty() || has_table(s.spec)) return false;
+       s.routable = true;
+       return use_first_class(s);
+     }},
+    {"a token id outside the table clamped to it",
+     [](Setup& s) {
+       if (s.routable || !has_table(s.spec)) return false;
+       const auto k = static_cast<std::ptrdiff_t>(oracle::top_k(s.spec));
+       const auto vocab = static_cast<std::int64_t>(s.inputs->hash_table.size()) / k;
+       const std::int64_t token =
+           std::clamp<std::int64_t>(s.inputs->token_ids[static_cast<std::size_t>(s.row)], 0, vocab - 1);
+       const auto first = s.inputs->hash_table.begin() + token * k;
+       s.table_ids.assign(first, first + k);
+       s.routable = true;
+       return true;
+     }},
+    {"the table's ids sorted",
+     [](Setup& s) {
+       std::sort(s.table_ids.begin(), s.table_ids.end());
+       return s.routable && has_table(s.spec);
+     }},
+    {"the table's ids sorted by score",
+     [](Setup& s) {
+       const Answer answer = s.route();
+       std::stable_sort(s.table_ids.begin(), s.table_ids.end(), [&](std::int32_t a, std::int32_t b) {
+         return answer.scores[static_cast<std::size_t>(a)] > answer.scores[static_cast<std::size_t>(b)];
+       });
+       return s.routable && has_table(s.spec);
+     }},
+    {"experts ranked although a table chooses them",
+     [](Setup& s) {
+       const bool possible = s.routable && has_table(s.spec);
+       s.spec.selection.method = oracle::SelectionMethod::kTopk;
+       return possible;
+     }},
+    {"uniform weights for a table's experts", [](Setup& s) { return s.routable && has_table(s.spec); },
+     uniform_weights},
+    {"the best of all experts instead of the best of each group",
+     [](Setup& s) {
+       const bool possible =
+           s.spec.selection.topk_scope == oracle::TopkScope::kPerGroup && s.spec.selection.n_group > 1;
+       s.spec.selection.topk_scope = oracle::TopkScope::kGlobal;
+       s.spec.selection.n_group = s.spec.selection.topk_group = 1;
+       return possible;
+     }},
+    {"the zero experts left out of softmax and choice", leave_out_zero_experts, restore_shared_ids},
+    {"zero experts not renamed to id 0 with weight 0",
+     [](Setup& s) {
+       const bool possible = s.spec.special.zero_type == oracle::ZeroType::kIdentityRemappedToId0Weight0;
+       s.spec.special.zero_type = oracle::ZeroType::kIdentity;
+       return possible;
+     }},
+    {"zero experts renamed to id 0 with weight 0",
+     [](Setup& s) {
+       const bool possible = s.spec.special.zero_type == oracle::ZeroType::kIdentity;
+       s.spec.special.zero_type = oracle::ZeroType::kIdentityRemappedToId0Weight0;
+       return possible;
+     }},
+    {"the shared experts left out of the sum",
+     [](Setup& s) {
+       return s.routable && oracle::shared_in_gate(s.spec) > 0 &&
+              s.spec.weights.renormalize != oracle::Renormalize::kNone;
+     },
+     without_shared_in_the_sum},
+    {"sigmoids divided by their sum instead of in log space",
+     [](Setup& s) {
+       const bool possible = s.spec.weights.renormalize == oracle::Renormalize::kLogSpaceL1;
+       s.spec.weights.renormalize = oracle::Renormalize::kL1;
+       return possible;
+     }},
+    {"the learned scale of the slot instead of the expert's",
+     [](Setup& s) {
+       if (s.per_expert_scale.empty() || !s.routable) return false;
+       const Answer answer = s.route();
+       const std::vector<float> by_slot = s.per_expert_scale;
+       for (std::size_t i = 0; i < answer.expert_ids.size(); ++i) {
+         s.per_expert_scale[static_cast<std::size_t>(answer.expert_ids[i])] = by_slot[i];
+       }
+       return true;
+     }},
+    {"the learned scale of the expert left out",
+     [](Setup& s) { return std::exchange(s.spec.weights.per_expert_scale, false); }},
+    {"the learned global scale left out",
+     [](Setup& s) {
+       s.global_scale.reset();
+       return std::exchange(s.spec.weights.global_scale, false);
+     }},
+    {"the threshold of sparsemixer left out",
+     [](Setup& s) {
+       s.spec.sparsemixer_jitter_eps = 1e30;
+       return is_sparsemixer(s.spec);
+     }},
+    {"every pass of sparsemixer thresholded from the largest logit", [](Setup& s) { return is_sparsemixer(s.spec); },
+     thresholds_from_the_largest},
+    {"one softmax over all experts instead of sparsemixer",
+     [](Setup& s) {
+       const bool possible = is_sparsemixer(s.spec);
+       s.spec.selection.method = oracle::SelectionMethod::kTopk;
+       return possible;
+     }},
+    {"the softcap left out",
+     [](Setup& s) {
+       return with_gate(s, s.spec.logits.softcap.has_value(), [](RouterSpec& gate) { gate.logits.softcap.reset(); });
+     }},
+    {"the softcap as a ratio of exponentials, which overflow",
+     [](Setup& s) {
+       const std::vector<float> right = s.logits;
+       if (!with_gate(s, s.spec.logits.softcap.has_value(), [](RouterSpec& gate) { gate.logits.softcap.reset(); })) {
+         return false;
+       }
+       const float cap = static_cast<float>(s.spec.logits.softcap.value());
+       for (std::size_t e = 0; e < right.size(); ++e) {
+         const bool overflows = std::isinf(std::exp(2.0f * (s.logits[e] / cap)));
+         s.logits[e] = overflows ? std::numeric_limits<float>::quiet_NaN() : right[e];
+       }
+       return true;
+     }},
+    {"the temperature left out",
+     [](Setup& s) {
+       return with_gate(s, s.spec.logits.temperature != 1.0, [](RouterSpec& gate) { gate.logits.temperature = 1.0; });
+     }},
+    {"the norm of the input left out",
+     [](Setup& s) {
+       return with_gate(s, s.spec.gate.input_norm != oracle::InputNorm::kNone,
+                        [](RouterSpec& gate) { gate.gate.input_norm = oracle::InputNorm::kNone; });
+     }},
+    {"eps of the input's norm left out",
+     [](Setup& s) {
+       return with_gate(s, s.spec.gate.input_norm != oracle::InputNorm::kNone,
+                        [](RouterSpec& gate) { gate.gate.input_norm_eps = 0.0; });
+     }},
+    {"the scale vector of the input left out",
+     [](Setup& s) {
+       return with_gate(s, s.spec.gate.input_scale_vector,
+                        [](RouterSpec& gate) { gate.gate.input_scale_vector = false; });
+     }},
+    {"the scale of the input left out",
+     [](Setup& s) {
+       const bool possible = s.spec.gate.input_scale_kind != oracle::InputScale::kFactor ||
+                             static_cast<float>(s.spec.gate.input_scale) != 1.0f;
+       return with_gate(s, possible, [](RouterSpec& gate) {
+         gate.gate.input_scale_kind = oracle::InputScale::kFactor;
+         gate.gate.input_scale = 1.0;
+       });
+     }},
+    {"the scale of the input rounded to bf16",
+     [](Setup& s) {
+       return with_gate(s, s.spec.gate.input_scale_kind == oracle::InputScale::kRsqrtHiddenSize, [](RouterSpec& gate) {
+         gate.gate.input_scale_kind = oracle::InputScale::kRsqrtHiddenSizeBf16;
+       });
+     }},
+    {"the scale of the input kept in fp32",
+     [](Setup& s) {
+       return with_gate(s, s.spec.gate.input_scale_kind == oracle::InputScale::kRsqrtHiddenSizeBf16,
+                        [](RouterSpec& gate) { gate.gate.input_scale_kind = oracle::InputScale::kRsqrtHiddenSize; });
+     }},
+};
+
+}  // namespace
+
+std::span<const Mistake> feature_mistakes() {
+  return kMistakes;
+}
+
+}  // namespace samebits::properties
