@@ -204,10 +204,7 @@ properties::Claims to_claims(const samebits_info& info) {
   properties::Claims claims;
   claims.name = info.name;
   claims.version = info.version;
-  const std::string_view arithmetic = info.arithmetic;
-  claims.arithmetic = arithmetic == "tc256"         ? Arithmetic::kTc256
-                      : arithmetic == "bf16-logits" ? Arithmetic::kBf16Logits
-                                                    : Arithmetic::kFp32AnyOrder;
+  claims.arithmetic = parse_arithmetic(info.arithmetic).value();
   claims.determinism = info.determinism == SAMEBITS_BATCH_INVARIANT ? Determinism::kBatchInvariant
                        : info.determinism == SAMEBITS_RUN_TO_RUN    ? Determinism::kRunToRun
                                                                     : Determinism::kNone;

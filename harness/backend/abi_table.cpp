@@ -10,6 +10,8 @@
 #include <string_view>
 
 #include "harness/backend/abi_adapter.h"
+#include "harness/io/claims_json.h"
+#include "oracle/exact/declared_arithmetic.h"
 
 namespace samebits::harness {
 namespace {
@@ -28,8 +30,6 @@ template <std::size_t N>
 bool terminated(const char (&text)[N]) {
   return std::find(text, text + N, '\0') != text + N;
 }
-
-constexpr std::array<std::string_view, 3> kArithmetics = {"tc256", "fp32-any-order", "bf16-logits"};
 
 }  // namespace
 
@@ -141,9 +141,8 @@ std::string problem_of(const samebits_info& info) {
   if (!terminated(info.arithmetic)) {
     return fmt::format("arithmetic has no terminating zero in its {} bytes", sizeof(info.arithmetic));
   }
-  if (std::find(kArithmetics.begin(), kArithmetics.end(), info.arithmetic) == kArithmetics.end()) {
-    return fmt::format("arithmetic is \"{}\"; allowed are \"tc256\", \"fp32-any-order\" and \"bf16-logits\"",
-                       info.arithmetic);
+  if (!oracle::parse_arithmetic(info.arithmetic)) {
+    return fmt::format("arithmetic is \"{}\"; allowed are {}", info.arithmetic, kArithmetics);
   }
   for (const std::string& problem :
        {out_of_range("determinism", info.determinism, SAMEBITS_DETERMINISM_NONE, SAMEBITS_BATCH_INVARIANT),

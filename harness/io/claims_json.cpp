@@ -9,7 +9,6 @@ namespace samebits::harness {
 namespace {
 
 using nlohmann::json;
-using oracle::Arithmetic;
 using properties::Claims;
 using properties::Determinism;
 using properties::OutputOrder;
@@ -21,9 +20,6 @@ struct Word {
   const char* text;
 };
 
-constexpr Word<Arithmetic> kArithmetics[] = {{Arithmetic::kTc256, "tc256"},
-                                             {Arithmetic::kFp32AnyOrder, "fp32-any-order"},
-                                             {Arithmetic::kBf16Logits, "bf16-logits"}};
 constexpr Word<Determinism> kDeterminisms[] = {{Determinism::kNone, "none"},
                                                {Determinism::kRunToRun, "run_to_run"},
                                                {Determinism::kBatchInvariant, "batch_invariant"}};
@@ -59,7 +55,7 @@ void parse_word(const Word<Enum> (&words)[size], const std::string& field, const
 nlohmann::ordered_json claims_to_json(const Claims& claims) {
   return {{"name", claims.name},
           {"version", claims.version},
-          {"arithmetic", word(kArithmetics, claims.arithmetic)},
+          {"arithmetic", oracle::arithmetic_name(claims.arithmetic)},
           {"determinism", word(kDeterminisms, claims.determinism)},
           {"tie_break", word(kTieRules, claims.tie_rule)},
           {"output_order", word(kOutputOrders, claims.output_order)},
@@ -79,7 +75,13 @@ Claims claims_from_json(const json& value) {
       require(item.is_string(), "text");
       (field == "name" ? claims.name : claims.version) = item.get<std::string>();
     } else if (field == "arithmetic") {
-      parse_word(kArithmetics, field, item, claims.arithmetic);
+      const auto arithmetic = oracle::parse_arithmetic(item.is_string() ? item.get<std::string>() : "");
+      if (!arithmetic) {
+        throw std::invalid_argument(fmt::format("claims: arithmetic: found {}; allowed: {}",
+                                                item.dump(-1, ' ', true, json::error_handler_t::replace),
+                                                kArithmetics));
+      }
+      claims.arithmetic = *arithmetic;
     } else if (field == "determinism") {
       parse_word(kDeterminisms, field, item, claims.determinism);
     } else if (field == "tie_break") {
@@ -100,7 +102,7 @@ Claims claims_from_json(const json& value) {
 }
 
 std::string claims_line(const Claims& claims) {
-  return fmt::format("{}, determinism {}, ties {}, order {}{}{}", word(kArithmetics, claims.arithmetic),
+  return fmt::format("{}, determinism {}, ties {}, order {}{}{}", oracle::arithmetic_name(claims.arithmetic),
                      word(kDeterminisms, claims.determinism), word(kTieRules, claims.tie_rule),
                      word(kOutputOrders, claims.output_order), claims.returns_logits ? ", logits" : "",
                      claims.returns_bookkeeping ? ", bookkeeping" : "");

@@ -8,6 +8,9 @@
 
 namespace samebits::harness {
 
+// What oracle::parse_arithmetic takes, for messages.
+inline constexpr const char* kArithmetics = "tc256, fp32-any-order, bf16-logits, fp32-depth:D with D from 1 to 1048576";
+
 nlohmann::ordered_json claims_to_json(const properties::Claims& claims);
 // Throws std::invalid_argument for unknown fields, words or types. Missing fields claim nothing.
 properties::Claims claims_from_json(const nlohmann::json& value);
