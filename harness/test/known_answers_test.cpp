@@ -6,21 +6,17 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "harness/backend/backend.h"
-#include "harness/cli/known_answer.h"
 #include "harness/io/case_file.h"
-#include "oracle/emulate/tc256.h"
-#include "oracle/reference/answer.h"
+#include "harness/test/engine_differences.h"
+#include "harness/test/known_answers.h"
 #include "oracle/tensors/bf16.h"
 #include "properties/case.h"
 #include "properties/run.h"
@@ -35,51 +31,6 @@ using oracle::RouterInputs;
 using oracle::RouterOutputs;
 using oracle::RouterSpec;
 using properties::Case;
-
-fs::path cases_folder() {
-  return fs::path(SAMEBITS_FIXTURES_DIR) / "cases";
-}
-CaseFile read_case(const std::string& name) {
-  return read_case_file(cases_folder() / (name + ".yaml"));
-}
-
-// Nothing when the outputs are those that the file states.
-std::optional<std::string> contradiction(const KnownAnswer& answer, const RouterOutputs& outputs) {
-  properties::Claims claims;
-  claims.output_order = properties::OutputOrder::kKeyDescThenIndex;
-  properties::Run run;
-  run.request.id = "main";
-  run.result.outputs = outputs;
-  const properties::LawOutcome outcome = check_known_answer(answer, claims, {run});
-  EXPECT_EQ(outcome.relevant, static_cast<std::int64_t>(answer.rows.size()));
-  if (!outcome.violation) return std::nullopt;
-  return fmt::format("{}: {}; stated: {}", outcome.violation->summary, outcome.violation->observed,
-                     outcome.violation->expected);
-}
-
-// What the oracle answers, in the contract's arithmetic.
-RouterOutputs run_oracle(const Case& c) {
-  const RouterInputs inputs = properties::materialize(c);
-  RouterOutputs outputs;
-  outputs.num_tokens = inputs.num_tokens;
-  outputs.top_k = oracle::top_k(c.spec);
-  const auto num_slots = static_cast<std::size_t>(outputs.num_tokens * outputs.top_k);
-  outputs.topk_ids.assign(num_slots, -1);
-  outputs.topk_weights.assign(num_slots, 0.0f);
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(inputs.valid_rows()));
-  std::iota(rows.begin(), rows.end(), 0);
-  const std::vector<float> logits =
-      inputs.from_logits() ? inputs.router_logits : oracle::tc256_logits(c.spec, inputs, rows);
-  for (const std::int64_t row : rows) {
-    const auto row_logits = std::span(logits).subspan(static_cast<std::size_t>(row * inputs.gate_rows),
-                                                      static_cast<std::size_t>(inputs.gate_rows));
-    const oracle::RowAnswer<float> answer =
-        oracle::route_row(c.spec, row_logits, {.selection_bias = inputs.selection_bias});
-    std::copy(answer.ids.begin(), answer.ids.end(), outputs.topk_ids.begin() + row * outputs.top_k);
-    std::copy(answer.weights.begin(), answer.weights.end(), outputs.topk_weights.begin() + row * outputs.top_k);
-  }
-  return outputs;
-}
 
 RouterOutputs run_backend(const Case& c, const std::string& backend) {
   const RouterInputs inputs = properties::materialize(c);
@@ -253,17 +204,6 @@ Case changed(Case c, const std::function<void(RouterSpec&)>& change) {
   return c;
 }
 
-RouterOutputs overwritten(RouterOutputs outputs, const std::vector<ExpectedRow>& rows) {
-  for (const ExpectedRow& row : rows) {
-    const std::int64_t first = row.row * outputs.top_k;
-    std::copy(row.topk_ids.begin(), row.topk_ids.end(), outputs.topk_ids.begin() + first);
-    for (std::size_t slot = 0; slot < row.topk_weights.size(); ++slot) {
-      outputs.topk_weights[static_cast<std::size_t>(first) + slot] = static_cast<float>(row.topk_weights[slot]);
-    }
-  }
-  return outputs;
-}
-
 TEST(KnownAnswers, WrongRulesContradictThem) {
   for (const WrongRule& wrong : wrong_rules()) {
     SCOPED_TRACE(wrong.file + ": " + wrong.rule);
@@ -284,6 +224,7 @@ TEST(KnownAnswers, WrongRulesContradictThem) {
 TEST(KnownAnswers, EveryCaseHasAWrongRule) {
   std::set<std::string> covered;
   for (const WrongRule& wrong : wrong_rules()) covered.insert(wrong.file);
+  for (const EngineDifference& difference : read_engine_differences()) covered.insert(difference.case_name);
   for (const fs::path& file : list_case_files(cases_folder())) EXPECT_TRUE(covered.contains(file.stem())) << file;
 }
 
