@@ -17,10 +17,12 @@ struct Draw {
 
 // Where a hazard can be planted.
 enum class HazardStage {
-  kFull,      // needs hidden states
-  kAny,       // hidden states, or given logits where only those are possible
-  kLogits,    // given logits, or a gate weight that yields the same logits where only hidden states are possible
-  kGivenOnly  // needs given logits
+  kFull,       // needs hidden states
+  kAny,        // hidden states, or given logits where only those are possible
+  kLogits,     // given logits, or a gate weight that yields the same logits where only hidden states are possible
+  kGivenOnly,  // needs given logits
+  kBias,       // hidden states, as a linear bias acts before the logits are finished; given logits where only those are
+               // possible and the spec has a selection bias
 };
 
 struct Hazard {
@@ -30,9 +32,15 @@ struct Hazard {
   std::int64_t directed_tokens;  // 0: no directed case
   int weight;                    // share among the random cases; 0: directed only
   void (*build)(const oracle::RouterSpec& spec, const Draw& draw, CaseDescription& description);
+  // Left to the random cases where a spec has more than kMaxDirected hazards, 1 first; 0: never.
+  int spare = 0;
 };
+inline constexpr std::size_t kMaxDirected = 20;
 
-std::span<const Hazard> all_hazards();
+// Those of every router, in the order of the directed cases; those of features that a spec may have.
+std::span<const Hazard> general_hazards();
+std::span<const Hazard> feature_hazards();
+std::span<const Hazard> all_hazards();  // both
 bool possible(const Hazard& hazard, const oracle::RouterSpec& spec, const GenerateOptions& options);
 Stage stage_of(const Hazard& hazard, const GenerateOptions& options, const Draw& draw);
 
