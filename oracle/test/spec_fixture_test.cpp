@@ -179,6 +179,59 @@ TEST(SpecFixtures, RunUnlessTheyHaveACapacity) {
   EXPECT_EQ(refused, kRefused);
 }
 
+// What few routers have, so that a spec that loses it is noticed.
+TEST(SpecFixtures, HaveTheRareFeaturesOfTheirRouters) {
+  const std::pair<std::vector<std::string>, bool (*)(const RouterSpec&)> features[] = {
+      {{"phi-3.5-moe"}, [](const RouterSpec& s) { return s.selection.method == SelectionMethod::kSparsemixer; }},
+      {{"intern-s1-pro"}, [](const RouterSpec& s) { return s.selection.topk_scope == TopkScope::kPerGroup; }},
+      {{"deepseek-v2", "mistral-4"}, [](const RouterSpec& s) { return s.selection.group_mask == GroupMask::kZero; }},
+      {{"deepseek-v2"}, [](const RouterSpec& s) { return s.selection.group_score == GroupScore::kMax; }},
+      {{"deepseek-v4-flash-vision-exp", "deepseek-v4.1-flash"},
+       [](const RouterSpec& s) { return s.selection.bias_variants.size() == 2; }},
+      {{"deepseek-v4-flash-vision-exp", "deepseek-v4-flash", "deepseek-v4-pro"},
+       [](const RouterSpec& s) {
+         return s.hash.layers == std::vector<std::int64_t>{0, 1, 2};
+       }},
+      {{"grok-2"}, [](const RouterSpec& s) { return s.logits.softcap == 30.0; }},
+      {{"gpt-oss-120b", "gpt-oss-20b", "privacy-filter"},
+       [](const RouterSpec& s) { return s.gate.linear_bias == BiasType::kBf16; }},
+      {{"gemma-4-26b-a4b"},
+       [](const RouterSpec& s) {
+         return s.gate.input_scale_vector && prepares_input(s) && s.weights.per_expert_scale;
+       }},
+      {{"inkling-small", "inkling"},
+       [](const RouterSpec& s) { return shared_in_gate(s) == 2 && s.weights.global_scale && topk_columns(s) == 8; }},
+      {{"inkling-small", "inkling"},
+       [](const RouterSpec& s) { return s.weights.renormalize == Renormalize::kLogSpaceL1; }},
+      {{"longcat-flash"}, [](const RouterSpec& s) { return ranked_experts(s) == 768 && num_experts(s) == 512; }},
+      {{"kimi-linear-48b-a3b"}, [](const RouterSpec& s) { return s.weights.source == WeightSource::kBiasedScore; }},
+      {{"laguna-xs.2", "minimax-m3"},
+       [](const RouterSpec& s) { return s.weights.scale_stage == ScaleStage::kOnExpertOutput; }},
+      {{"llama-4-maverick", "llama-4-scout"},
+       [](const RouterSpec& s) { return s.weights.apply_to == ApplyTo::kExpertInput; }},
+  };
+  for (const auto& [names, has_it] : features) {
+    std::vector<std::string> found;
+    for (const auto& path : fixtures()) {
+      const RouterSpec base = read_spec_file(path).base;
+      if (has_it(base)) found.push_back(base.name);
+    }
+    EXPECT_EQ(found, names);
+  }
+}
+
+TEST(SpecFixtures, LayersWithATableAreOverridden) {
+  for (const auto& path : fixtures()) {
+    const SpecFile file = read_spec_file(path);
+    for (std::int64_t layer = 0; layer < file.base.shape.num_layers.value_or(0); ++layer) {
+      const bool listed =
+          std::find(file.base.hash.layers.begin(), file.base.hash.layers.end(), layer) != file.base.hash.layers.end();
+      const RouterSpec spec = resolve(file, {.layer = std::to_string(layer)});
+      EXPECT_EQ(spec.selection.method == SelectionMethod::kHashTable, listed) << path << " " << layer;
+    }
+  }
+}
+
 TEST(SpecFixtures, GiveOnlyWhatDiffersFromTheDefault) {
   const std::vector<FieldInfo>& fields = schema();
   for (const auto& path : fixtures()) {
