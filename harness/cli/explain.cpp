@@ -10,6 +10,7 @@
 #include "harness/cli/program.h"
 #include "harness/report/case_text.h"
 #include "harness/report/printable.h"
+#include "oracle/emulate/prepared_input.h"
 #include "oracle/emulate/tc256.h"
 #include "oracle/reference/answer.h"
 
@@ -54,20 +55,22 @@ Judged print_verdicts(const CaseFile& file, const BackendChoice& choice) {
 }
 
 ExplainedRow route(const properties::Case& c, const oracle::RouterInputs& inputs, std::int64_t r) {
-  ExplainedRow row{c.spec, inputs, {}, {}, {}};
+  ExplainedRow row{c.spec, inputs, r};
+  row.constants = oracle::row_constants(c.spec, inputs, r);
   if (inputs.from_logits()) {
     const auto begin = inputs.router_logits.begin() + r * inputs.gate_rows;
     row.logits.assign(begin, begin + inputs.gate_rows);
   } else {
     const std::int64_t rows[] = {r};
     row.logits = oracle::tc256_logits(c.spec, inputs, rows);
-    if (c.spec.gate.logits_dtype == oracle::FloatType::kBf16) {
-      oracle::RouterSpec unrounded = c.spec;
-      unrounded.gate.logits_dtype = oracle::FloatType::kFp32;
-      row.unrounded_logits = oracle::tc256_logits(unrounded, inputs, rows);
+    if (oracle::prepares_input(c.spec)) row.prepared_input = oracle::prepared_input(c.spec, inputs, r);
+    if (c.spec.logits.softcap) {
+      oracle::RouterSpec uncapped = c.spec;
+      uncapped.logits.softcap.reset();
+      row.uncapped_logits = oracle::tc256_logits(uncapped, inputs, rows);
     }
   }
-  row.answer = oracle::route_row(c.spec, std::span<const float>(row.logits), oracle::row_constants(c.spec, inputs, r));
+  row.answer = oracle::route_row(c.spec, std::span<const float>(row.logits), row.constants);
   return row;
 }
 
@@ -98,10 +101,15 @@ int explain(const ExplainOptions& options) {
   const ObservedRow* observed = found ? &*found : nullptr;
   print_out("row {} of {}, by the contract tc256:\n", r, inputs.num_tokens);
   print_steps(row);
-  print_experts(row, observed, options.all);
-  print_groups(row);
-  print_cut(row);
-  print_weights(row);
+  if (row.constants.routable) {
+    print_experts(row, observed, options.all);
+    print_groups(row);
+    print_cut(row);
+    print_passes(row);
+    print_weights(row);
+  } else {
+    print_out("no answer exists for this row: every id is -1, every weight 0\n");
+  }
   std::vector<std::string> weights;
   for (const float weight : row.answer.weights) weights.push_back(number_text(weight));
   print_out("answer: ids {}; weights {}\n", fmt::join(row.answer.ids, ", "), fmt::join(weights, ", "));
@@ -110,7 +118,7 @@ int explain(const ExplainOptions& options) {
   } else if (!judged.runs.empty()) {
     print_out("{} returned nothing for this row\n", options.backend.name());
   }
-  print_alternatives(row, observed, judged.sorted_slots);
+  if (row.constants.routable) print_alternatives(row, observed, judged.sorted_slots);
   return 0;
 }
 

@@ -51,10 +51,10 @@ std::string distance(float a, float b) {
   return grouped(oracle::ulp_distance(a, b)) + " ulp apart";
 }
 
-// Two ways to compute the same formula: in each, a weight has at most 3 roundings of its own (score, division, scale)
-// and the K - 1 of its sum, 2^-24 relative each, and an ulp is at least 2^-24 of its value.
-std::int64_t rounding_ulps(std::size_t top_k) {
-  return 2 * (static_cast<std::int64_t>(top_k) + 2);
+// Two ways to compute the same formula: in each, a weight has at most 5 roundings of its own (score, division, three
+// scales) and the K - 1 of its sum, 2^-24 relative each, and an ulp is at least 2^-24 of its value.
+std::int64_t rounding_ulps(std::size_t columns) {
+  return 2 * (static_cast<std::int64_t>(columns) + 4);
 }
 
 bool only_rounding(const Answer& a, const Answer& b) {
@@ -179,12 +179,10 @@ void print_observed(const ExplainedRow& row, const ObservedRow& observed, const 
 
 void print_alternatives(const ExplainedRow& row, const ObservedRow* observed, bool sorted_slots) {
   const Answer& contract = row.answer;
-  std::vector<properties::Alternative> known =
-      properties::alternatives(row.spec, row.logits, row.inputs.selection_bias, row.unrounded_logits);
+  std::vector<properties::Alternative> known = properties::alternatives(row.spec, row.inputs, row.row, row.logits);
   if (observed != nullptr && !observed->logits.empty() && !same_bits(observed->logits, contract.logits)) {
     const std::span<const float> theirs(observed->logits);
-    known.push_back(
-        {"the right steps on the router's own logits", oracle::route_row(row.spec, theirs, {.selection_bias = row.inputs.selection_bias})});
+    known.push_back({"the right steps on the router's own logits", oracle::route_row(row.spec, theirs, row.constants)});
   }
   std::vector<std::string> reproducing, changing;
   std::vector<const char*> rounding, unchanged;
