@@ -44,6 +44,7 @@ class Fingerprint {
   static std::uint64_t of(const CaseDescription& d) {
     Fingerprint f;
     f.add(d.stage, d.num_tokens, d.hidden_size, d.num_experts, d.top_k, d.n_group, d.topk_group);
+    f.add(d.zero_experts, d.shared_in_gate, d.vocab_size, d.scales, d.tokens, d.token_ids_int32, d.row_classes);
     f.add(d.num_valid_rows.has_value(), d.num_valid_rows.value_or(0));
     f.add(d.gate_weight_dtype, d.linear_bias, d.selection_bias, d.bias_offset, d.logits_offset);
     f.add_all(d.keep_rows);
@@ -59,6 +60,13 @@ class Fingerprint {
       f.add_all(d.data->linear_bias);
       f.add_all(d.data->selection_bias);
       f.add_all(d.data->router_logits);
+      f.add_all(d.data->input_scale_vector);
+      f.add_all(d.data->per_expert_scale);
+      f.add_all(d.data->global_scale);
+      f.add_all(d.data->hash_table);
+      f.add_all(d.data->token_ids);
+      f.add_all(d.data->row_class);
+      f.add(d.data->token_ids_int32);
     }
     return f.hash_;
   }

@@ -30,9 +30,36 @@ std::vector<T> part(const std::vector<T>& matrix, std::int64_t width, const Posi
   return out;
 }
 
-oracle::RouterInputs part(const oracle::RouterInputs& in, const Positions& rows, const Positions& experts,
+// A table [*, k] for the first `top_k` columns and the experts that stay. The place of one that is removed goes to the
+// lowest that the row does not have.
+std::vector<std::int32_t> part_of_table(const std::vector<std::int32_t>& table, std::int64_t k, std::int64_t top_k,
+                                        const Positions& ranked) {
+  std::vector<std::int32_t> out;
+  const auto width = static_cast<std::size_t>(k), columns = static_cast<std::size_t>(top_k);
+  for (std::size_t first = 0; first + width <= table.size(); first += width) {
+    std::vector<std::int32_t> row(columns, -1);
+    for (std::size_t i = 0; i < columns; ++i) {
+      const auto found = std::lower_bound(ranked.begin(), ranked.end(), table[first + i]);
+      if (found != ranked.end() && *found == table[first + i])
+        row[i] = static_cast<std::int32_t>(found - ranked.begin());
+    }
+    std::int32_t next = 0;
+    for (std::int32_t& id : row) {
+      if (id >= 0) continue;
+      while (std::find(row.begin(), row.end(), next) != row.end()) ++next;
+      id = next;
+    }
+    out.insert(out.end(), row.begin(), row.end());
+  }
+  return out;
+}
+
+// Rows, rows of the gate and columns of explicit tensors; `d` has the sizes that follow.
+oracle::RouterInputs part(const Case& c, const CaseDescription& d, const Positions& rows, const Positions& experts,
                           const Positions& columns) {
-  const std::int64_t E = in.gate_rows, H = in.hidden_size;
+  const oracle::RouterInputs& in = *c.description.data;
+  const std::int64_t G = in.gate_rows, H = in.hidden_size, R = oracle::ranked_experts(c.spec);
+  const Positions ranked(experts.begin(), std::lower_bound(experts.begin(), experts.end(), R));
   oracle::RouterInputs out;
   out.num_tokens = static_cast<std::int64_t>(rows.size());
   out.gate_rows = static_cast<std::int64_t>(experts.size());
@@ -40,9 +67,17 @@ oracle::RouterInputs part(const oracle::RouterInputs& in, const Positions& rows,
   out.hidden_states = part(in.hidden_states, H, rows, columns);
   out.gate_weight_bf16 = part(in.gate_weight_bf16, H, experts, columns);
   out.gate_weight_fp32 = part(in.gate_weight_fp32, H, experts, columns);
-  out.linear_bias = part(in.linear_bias, E, {0}, experts);
-  out.selection_bias = part(in.selection_bias, E, {0}, experts);
-  out.router_logits = part(in.router_logits, E, rows, experts);
+  out.input_scale_vector = part(in.input_scale_vector, H, {0}, columns);
+  out.linear_bias = part(in.linear_bias, G, {0}, experts);
+  out.selection_bias =
+      part(in.selection_bias, R, all_positions(static_cast<std::int64_t>(in.selection_bias.size()) / R), ranked);
+  out.per_expert_scale = part(in.per_expert_scale, G, {0}, experts);
+  out.global_scale = in.global_scale;
+  out.router_logits = part(in.router_logits, G, rows, experts);
+  out.hash_table = part_of_table(in.hash_table, oracle::top_k(c.spec), d.top_k, ranked);
+  out.token_ids = part(in.token_ids, 1, rows, {0});
+  out.token_ids_int32 = in.token_ids_int32;
+  out.row_class = part(in.row_class, 1, rows, {0});
   return out;
 }
 
@@ -54,6 +89,26 @@ Positions composed(const Positions& kept, const Positions& positions) {
   }
   if (out == all_positions(static_cast<std::int64_t>(out.size()))) out.clear();
   return out;
+}
+
+// Rows of the gate, counted in `d` already. Groups must stay equally large.
+std::optional<Case> keep_gate_rows(const Case& c, CaseDescription d, const Positions& positions) {
+  if (d.num_experts == 0 || d.n_group < 1 || d.num_experts % d.n_group != 0) return std::nullopt;
+  const std::int64_t group_size = d.num_experts / d.n_group;
+  if (c.spec.selection.topk_scope == oracle::TopkScope::kPerGroup) {
+    const std::int64_t share = c.description.top_k / c.description.n_group;
+    d.topk_group = d.n_group;
+    d.top_k = d.n_group * std::min(share, group_size);
+  } else {
+    d.topk_group = std::min(d.topk_group, d.n_group);
+    d.top_k = std::min(d.top_k, d.topk_group * group_size + d.zero_experts);
+  }
+  if (d.data) {
+    d.data = part(c, d, all_positions(d.num_tokens), positions, all_positions(d.hidden_size));
+  } else {
+    d.keep_experts = composed(d.keep_experts, positions);
+  }
+  return with_description(c, std::move(d));
 }
 
 }  // namespace
@@ -74,7 +129,7 @@ std::optional<Case> keep_rows(const Case& c, const Positions& positions) {
         static_cast<std::int32_t>(std::count_if(positions.begin(), positions.end(), [&](auto p) { return p < valid; }));
   }
   if (d.data) {
-    d.data = part(*d.data, positions, all_positions(d.num_experts), all_positions(d.hidden_size));
+    d.data = part(c, d, positions, all_positions(d.data->gate_rows), all_positions(d.hidden_size));
   } else {
     d.keep_rows = composed(d.keep_rows, positions);
   }
@@ -82,18 +137,64 @@ std::optional<Case> keep_rows(const Case& c, const Positions& positions) {
 }
 
 std::optional<Case> keep_experts(const Case& c, const Positions& positions, std::int64_t n_group) {
-  const auto num_experts = static_cast<std::int64_t>(positions.size());
-  if (num_experts == 0 || n_group < 1 || num_experts % n_group != 0) return std::nullopt;
   CaseDescription d = c.description;
-  d.num_experts = num_experts;
+  d.num_experts = static_cast<std::int64_t>(positions.size());
   d.n_group = n_group;
-  d.topk_group = std::min(d.topk_group, n_group);
-  d.top_k = std::min(d.top_k, d.topk_group * (num_experts / n_group));
+  Positions rows = positions;
+  for (std::int64_t row = c.description.num_experts; row < oracle::gate_rows(c.spec); ++row) rows.push_back(row);
+  return keep_gate_rows(c, std::move(d), rows);
+}
+
+std::optional<Case> keep_zero_experts(const Case& c, std::int64_t count) {
+  CaseDescription d = c.description;
+  if (count >= d.zero_experts) return std::nullopt;
+  d.zero_experts = count;
+  Positions rows = all_positions(d.num_experts + count);
+  for (std::int64_t row = oracle::ranked_experts(c.spec); row < oracle::gate_rows(c.spec); ++row) rows.push_back(row);
+  return keep_gate_rows(c, std::move(d), rows);
+}
+
+std::optional<Case> keep_shared_experts(const Case& c, std::int64_t count) {
+  CaseDescription d = c.description;
+  if (count >= d.shared_in_gate) return std::nullopt;
+  d.shared_in_gate = count;
+  return keep_gate_rows(c, std::move(d), all_positions(oracle::ranked_experts(c.spec) + count));
+}
+
+std::optional<Case> with_top_k(const Case& c, std::int64_t top_k) {
+  if (top_k < 1 || top_k >= c.description.top_k) return std::nullopt;
+  CaseDescription d = c.description;
+  d.top_k = top_k;
   if (d.data) {
-    d.data = part(*d.data, all_positions(d.num_tokens), positions, all_positions(d.hidden_size));
-  } else {
-    d.keep_experts = composed(d.keep_experts, positions);
+    d.data = part(c, d, all_positions(d.num_tokens), all_positions(d.data->gate_rows), all_positions(d.hidden_size));
   }
+  return with_description(c, std::move(d));
+}
+
+std::optional<Case> with_vocabulary(const Case& c, std::int64_t size) {
+  if (c.description.data || size < 1 || size >= c.description.vocab_size) return std::nullopt;
+  CaseDescription d = c.description;
+  d.vocab_size = size;
+  return with_description(c, std::move(d));
+}
+
+std::optional<Case> with_used_vocabulary(const Case& c) {
+  if (!c.description.data || c.description.vocab_size == 0) return std::nullopt;
+  CaseDescription d = c.description;
+  const std::int64_t vocab = d.vocab_size;
+  Positions used;
+  for (const std::int64_t id : d.data->token_ids) {
+    if (id >= 0 && id < vocab && std::find(used.begin(), used.end(), id) == used.end()) used.push_back(id);
+  }
+  if (used.empty()) used.push_back(0);
+  if (used == all_positions(vocab)) return std::nullopt;
+  d.vocab_size = static_cast<std::int64_t>(used.size());
+  for (std::int64_t& id : d.data->token_ids) {
+    if (id == vocab) id = d.vocab_size;  // just past the end
+    const auto found = std::find(used.begin(), used.end(), id);
+    if (id < vocab && found != used.end()) id = found - used.begin();
+  }
+  d.data->hash_table = part(c.description.data->hash_table, d.top_k, used, all_positions(d.top_k));
   return with_description(c, std::move(d));
 }
 
@@ -102,7 +203,7 @@ std::optional<Case> keep_columns(const Case& c, const Positions& positions) {
   CaseDescription d = c.description;
   d.hidden_size = static_cast<std::int64_t>(positions.size());
   if (d.data) {
-    d.data = part(*d.data, all_positions(d.num_tokens), all_positions(d.num_experts), positions);
+    d.data = part(c, d, all_positions(d.num_tokens), all_positions(d.data->gate_rows), positions);
   } else {
     if (d.generated_hidden_size == 0) d.generated_hidden_size = c.description.hidden_size;
     d.keep_columns = composed(d.keep_columns, positions);
@@ -130,6 +231,7 @@ Case from_finished_logits(const Case& c) {
   d.data->hidden_states.clear();
   d.data->gate_weight_bf16.clear();
   d.data->gate_weight_fp32.clear();
+  d.data->input_scale_vector.clear();
   d.data->hidden_size = 0;
   d.hidden_size = 0;
   d.stage = Stage::kFromLogits;
@@ -139,11 +241,15 @@ Case from_finished_logits(const Case& c) {
 
 std::int64_t count_numbers(const Case& c) {
   const CaseDescription& d = c.description;
-  const std::int64_t width = d.stage == Stage::kFull ? d.hidden_size : d.num_experts;
-  const std::int64_t gate = d.stage == Stage::kFull ? d.num_experts * d.hidden_size : 0;
-  const std::int64_t biases = (c.spec.gate.linear_bias != oracle::BiasType::kNone ? d.num_experts : 0) +
-                              (c.spec.selection.bias != oracle::BiasType::kNone ? d.num_experts : 0);
-  return d.num_tokens * width + gate + biases;
+  const bool full = d.stage == Stage::kFull;
+  const std::int64_t gate_rows = oracle::gate_rows(c.spec), H = d.hidden_size;
+  const std::int64_t classes = static_cast<std::int64_t>(c.spec.selection.bias_variants.size());
+  std::int64_t count = d.num_tokens * (full ? H : gate_rows) + (full ? gate_rows * H : 0);
+  if (full && c.spec.gate.input_scale_vector) count += H;
+  if (c.spec.gate.linear_bias != oracle::BiasType::kNone) count += gate_rows;
+  if (c.spec.selection.bias != oracle::BiasType::kNone) count += classes * oracle::ranked_experts(c.spec);
+  if (c.spec.weights.per_expert_scale) count += gate_rows;
+  return count + d.vocab_size * d.top_k;
 }
 
 }  // namespace samebits::properties

@@ -122,18 +122,40 @@ Pass edit(bool (*simplify)(CaseDescription&)) {
           }};
 }
 
+// Values of a size that is `now`, the most drastic first.
+std::array<std::int64_t, 3> smaller(std::int64_t now) {
+  return {1, now / 2, now - 1};
+}
+
+// Where every group gives a share of its own, the share.
 Pass smaller_top_k() {
-  const auto values = [](const Case& c) {
-    const std::int64_t k = c.description.top_k;
-    return std::array<std::int64_t, 3>{1, k / 2, k - 1};
-  };
   return {[](const Case&) { return std::int64_t{3}; },
-          [=](const Case& c, std::int64_t i) -> std::optional<Case> {
-            CaseDescription d = c.description;
-            const std::int64_t k = values(c)[static_cast<std::size_t>(i)];
-            if (k < 1 || k >= d.top_k) return std::nullopt;
-            d.top_k = k;
-            return with_description(c, std::move(d));
+          [](const Case& c, std::int64_t i) {
+            const bool per_group = c.spec.selection.topk_scope == oracle::TopkScope::kPerGroup;
+            const std::int64_t shares = per_group ? c.description.n_group : 1;
+            return with_top_k(c, smaller(c.description.top_k / shares)[static_cast<std::size_t>(i)] * shares);
+          }};
+}
+
+Pass fewer_zero_experts() {
+  return {[](const Case& c) { return std::int64_t{c.description.zero_experts > 0 ? 4 : 0}; },
+          [](const Case& c, std::int64_t i) {
+            return keep_zero_experts(c,
+                                     i == 0 ? 0 : smaller(c.description.zero_experts)[static_cast<std::size_t>(i - 1)]);
+          }};
+}
+
+Pass fewer_shared_experts() {
+  return {[](const Case& c) { return c.description.shared_in_gate; },
+          [](const Case& c, std::int64_t i) { return keep_shared_experts(c, i); }};
+}
+
+Pass smaller_vocabulary() {
+  return {[](const Case& c) { return std::int64_t{c.description.vocab_size > 1 ? 3 : 0}; },
+          [](const Case& c, std::int64_t i) {
+            return c.description.data
+                       ? with_used_vocabulary(c)
+                       : with_vocabulary(c, smaller(c.description.vocab_size)[static_cast<std::size_t>(i)]);
           }};
 }
 
@@ -143,7 +165,7 @@ Pass start_from_logits() {
   return {[](const Case& c) { return std::int64_t{c.description.stage == Stage::kFull}; },
           [](const Case& c, std::int64_t) -> std::optional<Case> {
             const CaseDescription& d = c.description;
-            if (d.num_tokens * d.num_experts * d.hidden_size > kMaxProducts) return std::nullopt;
+            if (d.num_tokens * oracle::gate_rows(c.spec) * d.hidden_size > kMaxProducts) return std::nullopt;
             return from_finished_logits(c);
           }};
 }
@@ -179,6 +201,20 @@ bool no_bias_offset(CaseDescription& d) {
 bool no_logits_offset(CaseDescription& d) {
   return set(d, d.logits_offset, 0.0f);
 }
+bool unit_scales(CaseDescription& d) {
+  return set(d, d.scales, ScaleFamily::kUnit);
+}
+bool tokens_in_the_table(CaseDescription& d) {
+  return set(d, d.tokens, TokenFamily::kUniform);
+}
+bool int64_token_ids(CaseDescription& d) {
+  return d.data ? std::exchange(d.data->token_ids_int32, false) : set(d, d.token_ids_int32, false);
+}
+bool no_row_classes(CaseDescription& d) {
+  if (d.data) return !std::exchange(d.data->row_class, {}).empty();
+  std::erase_if(d.plants, [](const Plant& p) { return p.tensor == TensorId::kRowClass; });
+  return set(d, d.row_classes, RowClassFamily::kAbsent);
+}
 bool bf16_gate_weight(CaseDescription& d) {
   return set(d, d.gate_weight_dtype, oracle::FloatType::kBf16);
 }
@@ -202,6 +238,9 @@ std::vector<Pass> shape_passes() {
   }
   passes.push_back(edit(no_groups));
   passes.push_back(smaller_top_k());
+  passes.push_back(smaller_vocabulary());
+  passes.push_back(fewer_zero_experts());
+  passes.push_back(fewer_shared_experts());
   for (std::int64_t chunk = kLargestChunk; chunk >= 1; chunk /= 2) {
     if (chunk < kManyRows) passes.push_back(remove_rows(chunk));
     if (chunk <= 16) passes.push_back(remove_plants(chunk));
@@ -209,7 +248,8 @@ std::vector<Pass> shape_passes() {
     passes.push_back(remove_experts(chunk));
   }
   passes.push_back(edit(fewer_chosen_groups));
-  for (const auto simplify : {no_linear_bias, no_selection_bias, no_bias_offset, no_logits_offset, bf16_gate_weight}) {
+  for (const auto simplify : {no_row_classes, tokens_in_the_table, int64_token_ids, unit_scales, no_linear_bias,
+                              no_selection_bias, no_bias_offset, no_logits_offset, bf16_gate_weight}) {
     passes.push_back(edit(simplify));
   }
   return passes;

@@ -23,8 +23,12 @@ class Values {
   explicit Values(RouterInputs& inputs) : inputs_(inputs) {}
 
   std::size_t size() const {
-    return inputs_.hidden_states.size() + inputs_.gate_weight_bf16.size() + inputs_.gate_weight_fp32.size() +
-           inputs_.linear_bias.size() + inputs_.selection_bias.size() + inputs_.router_logits.size();
+    std::size_t total = 0;
+    each_tensor([&](const auto& tensor) {
+      total += tensor.size();
+      return false;
+    });
+    return total;
   }
   std::uint32_t get(std::size_t i) const {
     std::uint32_t bits = 0;
@@ -41,18 +45,25 @@ class Values {
   static void write(std::uint16_t& value, std::uint32_t bits) { value = static_cast<std::uint16_t>(bits >> 16); }
   static void write(float& value, std::uint32_t bits) { value = std::bit_cast<float>(bits); }
 
+  // The tensors of numbers, until f returns true.
+  template <class F>
+  void each_tensor(F f) const {
+    RouterInputs& in = inputs_;
+    (void)(f(in.hidden_states) || f(in.gate_weight_bf16) || f(in.gate_weight_fp32) || f(in.input_scale_vector) ||
+           f(in.linear_bias) || f(in.selection_bias) || f(in.per_expert_scale) || f(in.global_scale) ||
+           f(in.router_logits));
+  }
+
   template <class F>
   void visit(std::size_t i, F f) const {
-    const auto in = [&](auto& tensor) {
+    each_tensor([&](auto& tensor) {
       if (i < tensor.size()) {
         f(tensor[i]);
         return true;
       }
       i -= tensor.size();
       return false;
-    };
-    (void)(in(inputs_.hidden_states) || in(inputs_.gate_weight_bf16) || in(inputs_.gate_weight_fp32) ||
-           in(inputs_.linear_bias) || in(inputs_.selection_bias) || in(inputs_.router_logits));
+    });
   }
 
   RouterInputs& inputs_;
@@ -156,6 +167,20 @@ Pass simplify_values(std::int64_t chunk) {
           }};
 }
 
+// Token id or class 0 for one row.
+template <class Ids>
+Pass zero_ids(Ids RouterInputs::*ids) {
+  return {[=](const Case& c) {
+            return has_small_data(c) ? static_cast<std::int64_t>(((*c.description.data).*ids).size()) : std::int64_t{0};
+          },
+          [=](const Case& c, std::int64_t i) -> std::optional<Case> {
+            Case out = c;
+            auto& id = ((*out.description.data).*ids)[static_cast<std::size_t>(i)];
+            if (std::exchange(id, 0) == 0) return std::nullopt;
+            return out;
+          }};
+}
+
 Pass explicit_tensors() {
   return {[](const Case& c) { return std::int64_t{!c.description.data && count_numbers(c) <= kMaxExplicitNumbers}; },
           [](const Case& c, std::int64_t) -> std::optional<Case> { return with_explicit_tensors(c); }};
@@ -225,6 +250,7 @@ Pass respace_columns() {
             d.data->hidden_states = moved(d.data->hidden_states, H, columns, stride);
             d.data->gate_weight_bf16 = moved(d.data->gate_weight_bf16, H, columns, stride);
             d.data->gate_weight_fp32 = moved(d.data->gate_weight_fp32, H, columns, stride);
+            d.data->input_scale_vector = moved(d.data->input_scale_vector, H, columns, stride);
             return with_description(c, std::move(d));
           }};
 }
@@ -239,6 +265,8 @@ std::vector<Pass> value_passes() {
   for (std::int64_t chunk = std::int64_t{1} << 14; chunk >= 1; chunk /= 8) passes.push_back(simplify_values(chunk));
   passes.push_back(simplify_values(1));
   passes.push_back(respace_columns());
+  passes.push_back(zero_ids(&RouterInputs::token_ids));
+  passes.push_back(zero_ids(&RouterInputs::row_class));
   return passes;
 }
 

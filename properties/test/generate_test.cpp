@@ -27,7 +27,8 @@ std::vector<RowAnswer> route(const Case& c, const RouterInputs& inputs) {
   const auto E = static_cast<std::size_t>(inputs.gate_rows);
   std::vector<RowAnswer> answers;
   for (std::size_t row = 0; row < rows.size(); ++row) {
-    answers.push_back(oracle::route_row(c.spec, std::span(logits).subspan(row * E, E), {.selection_bias = inputs.selection_bias}));
+    const auto constants = oracle::row_constants(c.spec, inputs, static_cast<std::int64_t>(row));
+    answers.push_back(oracle::route_row(c.spec, std::span(logits).subspan(row * E, E), constants));
   }
   return answers;
 }

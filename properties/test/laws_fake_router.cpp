@@ -106,7 +106,7 @@ void plain_route(const RouterSpec& spec, const std::vector<float>& logits, const
 
 RouterOutputs answer(const Case& c, const RouterInputs& inputs, const RunRequest& request, FakeRouter::Kind kind) {
   const std::int64_t num_tokens = inputs.num_tokens;
-  const std::int64_t k = oracle::top_k(c.spec);
+  const std::int64_t k = oracle::topk_columns(c.spec);
   const std::int64_t num_experts = inputs.gate_rows;
   RouterOutputs out;
   out.num_tokens = num_tokens;
@@ -127,7 +127,8 @@ RouterOutputs answer(const Case& c, const RouterInputs& inputs, const RunRequest
     std::vector<std::int64_t> ids;
     std::vector<float> weights;
     if (kind == FakeRouter::Kind::kOracle) {
-      const auto right = oracle::route_row(c.spec, std::span<const float>(logits), {.selection_bias = inputs.selection_bias});
+      const auto right =
+          oracle::route_row(c.spec, std::span<const float>(logits), oracle::row_constants(c.spec, inputs, row));
       ids.assign(right.ids.begin(), right.ids.end());
       weights = right.weights;
     } else {

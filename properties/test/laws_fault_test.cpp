@@ -226,8 +226,8 @@ TEST(SelectionLaw, NamesABiasRoundedToBf16) {
     oracle::RouterSpec wrong = c.spec;
     wrong.selection.bias = oracle::BiasType::kBf16;
     for (std::int64_t row = 0; row < in.num_tokens; ++row) {
-      const auto answer =
-          oracle::route_row(wrong, std::span(in.router_logits).subspan(at(row) * 16, 16), {.selection_bias = in.selection_bias});
+      const auto answer = oracle::route_row(wrong, std::span(in.router_logits).subspan(at(row) * 16, 16),
+                                            {.selection_bias = in.selection_bias});
       std::copy(answer.ids.begin(), answer.ids.end(), r.outputs.topk_ids.begin() + row * 4);
     }
   });
@@ -245,8 +245,9 @@ TEST(WeightsLaw, NamesWeightsFromTheBiasedScore) {
       oracle::RouterSpec wrong = c.spec;
       wrong.weights.source = oracle::WeightSource::kBiasedScore;
       if (r.outputs.router_logits.empty()) return;
-      const auto answer = oracle::route_row(
-          wrong, std::span<const float>(r.outputs.router_logits).subspan(at(row) * 16, 16), {.selection_bias = in.selection_bias});
+      const auto answer =
+          oracle::route_row(wrong, std::span<const float>(r.outputs.router_logits).subspan(at(row) * 16, 16),
+                            {.selection_bias = in.selection_bias});
       std::copy(answer.weights.begin(), answer.weights.end(), r.outputs.topk_weights.begin() + row * 4);
     }
   });
