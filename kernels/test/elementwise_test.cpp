@@ -17,8 +17,9 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr std::uint64_t kStride = 4099;  // prime: every exponent and many fractions
 
-// Sums over inputs of a hash of (input bits, output bits). `all`: over the 2^32 inputs, equal to the total measured on
-// an H200; `strided`: over every 4099th of them, recorded with this code when `all` was met.
+// Sums over inputs of a hash of (input bits, output bits). `all`: over the 2^32 inputs, for the first four equal to the
+// total measured on an H200, for the others recorded with this code; `strided`: over every 4099th of them, recorded
+// with this code when `all` was met.
 struct Recorded {
   Elementwise function;
   const char* name;
@@ -29,6 +30,10 @@ constexpr Recorded kRecorded[] = {
     {Elementwise::kSigmoid, "sigmoid", 0xba4b8da61b443969u, 0xf98f58b4edb17ad2u},
     {Elementwise::kSoftplus, "softplus", 0x7603eb5ffd76a2d4u, 0x99ed874dbf5e2cf4u},
     {Elementwise::kSqrtSoftplus, "sqrt_softplus", 0x3ab95435024e0534u, 0x37d1257d88bdc6a4u},
+    {Elementwise::kTanh, "tanh", 0xa24a1493d568d3e4u, 0x2ff34223fc8a1a47u},
+    {Elementwise::kLog, "log", 0x7c195c434f30c997u, 0x0b3b6e6ba5583b27u},
+    {Elementwise::kLog1p, "log1p", 0xcd97ac654beed014u, 0x2c1da9b0a9dad3b8u},
+    {Elementwise::kRsqrt, "rsqrt", 0x3a9b07632dcdc910u, 0x23dba56c0768bed0u},
 };
 
 std::uint64_t hash_of(Elementwise function, std::uint64_t stride) {

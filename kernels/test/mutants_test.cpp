@@ -1,6 +1,7 @@
 // Each mutant differs from the good router where its fault lies, and nowhere else.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 #include <string>
 #include <vector>
@@ -87,6 +88,110 @@ TEST(Mutants, TiesToHigherIdNeedATie) {
   EXPECT_EQ(mutant.route_from_logits({1, 2, 2, 0, 2, 2}).ids, (std::vector<std::int32_t>{5, 4, 2}));
   const std::vector<float> distinct = {1, 6, 2, 4, 5, 3};
   expect_same(mutant.route_from_logits(distinct), good.route_from_logits(distinct));
+}
+
+// The good router and a mutant on the same call.
+struct Pair {
+  Pair(const char* name, const samebits_router_spec& spec, const Constants& constants = {})
+      : good(spec, constants), mutant(spec, constants, steps_of(name)) {}
+  TestRouter good, mutant;
+};
+
+TEST(Mutants, SoftcapByExponentials) {
+  samebits_router_spec spec = plain_spec(1, 3, 2);
+  spec.softcap = 2.0f;
+  Constants constants;
+  constants.gate_weight = {0x42b4, 0xc2b4, 0};  // 90, -90, 0
+  const Pair pair("softcap_by_exponentials", spec, constants);
+  EXPECT_EQ(pair.good.route({0x3f80}).logits, (std::vector<float>{2, -2, 0}));
+  const std::vector<float> found = pair.mutant.route({0x3f80}).logits;
+  EXPECT_TRUE(std::isnan(found[0]));
+  EXPECT_EQ(found[1], -2.0f);
+  EXPECT_EQ(found[2], 0.0f);
+}
+
+TEST(Mutants, SoftmaxWithoutZeroExperts) {
+  samebits_router_spec spec = plain_spec(0, 2, 2);
+  const Pair without("softmax_without_zero_experts", spec);
+  expect_same(without.mutant.route_from_logits({1, 2}), without.good.route_from_logits({1, 2}));
+  spec.zero_experts = 2, spec.zero_type = SAMEBITS_ZERO_EXPERTS_IDENTITY;
+  const Pair pair("softmax_without_zero_experts", spec);
+  EXPECT_EQ(pair.good.route_from_logits({0, 0, 0, 0}).weights, (std::vector<float>{0.25f, 0.25f}));
+  EXPECT_EQ(pair.mutant.route_from_logits({0, 0, 0, 0}).weights, (std::vector<float>{0.5f, 0.5f}));
+}
+
+TEST(Mutants, TextBiasForImageRows) {
+  samebits_router_spec spec = sigmoid_bias_spec(0, 2, 1);
+  spec.num_bias_variants = 2;
+  Constants constants;
+  constants.selection_bias = {0, 1, 1, 0};
+  const Pair pair("text_bias_for_image_rows", spec, constants);
+  CallOptions options;
+  options.row_class = {0, 1};
+  EXPECT_EQ(pair.good.route_from_logits({0, 0, 0, 0}, options).ids, (std::vector<std::int32_t>{1, 0}));
+  EXPECT_EQ(pair.mutant.route_from_logits({0, 0, 0, 0}, options).ids, (std::vector<std::int32_t>{1, 1}));
+}
+
+TEST(Mutants, OfHashTables) {
+  samebits_router_spec spec = plain_spec(0, 3, 2);
+  spec.score_func = SAMEBITS_SCORE_SIGMOID, spec.renormalize = SAMEBITS_RENORM_L1;
+  spec.selection_method = SAMEBITS_SELECT_HASH_TABLE;
+  spec.hash_vocab_size = 2;
+  Constants constants;
+  constants.hash_table = {0, 1, 1, 0};
+  CallOptions options;
+  options.token_ids = {0, 1};
+  const std::vector<float> logits = {0, 90, 5, 0, 90, 5};
+  const Pair order("hash_ids_by_score", spec, constants), weights("uniform_hash_weights", spec, constants);
+  const Routed good = order.good.route_from_logits(logits, options);
+  EXPECT_EQ(good.ids, (std::vector<std::int32_t>{0, 1, 1, 0}));
+  EXPECT_EQ(order.mutant.route_from_logits(logits, options).ids, (std::vector<std::int32_t>{1, 0, 1, 0}));
+  const Routed uniform = weights.mutant.route_from_logits(logits, options);
+  EXPECT_EQ(uniform.ids, good.ids);
+  EXPECT_EQ(uniform.weights, std::vector<float>(4, 0.5f));
+  EXPECT_NE(good.weights, uniform.weights);
+}
+
+TEST(Mutants, BiasedWeights) {
+  samebits_router_spec spec = sigmoid_bias_spec(0, 3, 2);
+  spec.renormalize = SAMEBITS_RENORM_NONE, spec.eps_mode = SAMEBITS_EPS_NONE, spec.eps = 0;
+  spec.routed_scaling_factor = 1;
+  Constants constants;
+  constants.selection_bias = {2, 1, 0};
+  const Pair pair("biased_weights", spec, constants);
+  EXPECT_EQ(pair.good.route_from_logits({0, 0, 0}).weights, (std::vector<float>{0.5f, 0.5f}));
+  EXPECT_EQ(pair.mutant.route_from_logits({0, 0, 0}).weights, (std::vector<float>{2.5f, 1.5f}));
+}
+
+TEST(Mutants, SparsemixerWithKeptMask) {
+  samebits_router_spec spec = plain_spec(0, 4, 2);
+  spec.selection_method = SAMEBITS_SELECT_SPARSEMIXER, spec.rank_by = SAMEBITS_RANK_BY_LOGIT;
+  spec.sparsemixer_jitter_eps = 0.01f;
+  const Pair pair("sparsemixer_with_kept_mask", spec);
+  // The second is far below the first: masked in pass 0, alone in pass 1.
+  EXPECT_EQ(pair.good.route_from_logits({8, 2, 4, 1}).weights, (std::vector<float>{1, 1}));
+  EXPECT_EQ(pair.mutant.route_from_logits({8, 2, 4, 1}).weights, (std::vector<float>{1, 0}));
+  expect_same(pair.mutant.route_from_logits({8, 8, 8, 8}), pair.good.route_from_logits({8, 8, 8, 8}));
+}
+
+TEST(Mutants, SumWithoutSharedExperts) {
+  samebits_router_spec spec = plain_spec(0, 3, 2);
+  spec.score_func = SAMEBITS_SCORE_SIGMOID, spec.renormalize = SAMEBITS_RENORM_L1;
+  spec.shared_experts = 2, spec.shared_mode = SAMEBITS_SHARED_IN_GATE;
+  const Pair pair("sum_without_shared_experts", spec);
+  EXPECT_EQ(pair.good.route_from_logits({0, 0, 0, 0, 0}).weights, std::vector<float>(4, 0.25f));
+  EXPECT_EQ(pair.mutant.route_from_logits({0, 0, 0, 0, 0}).weights, std::vector<float>(4, 0.5f));
+}
+
+TEST(Mutants, ExpertScaleBySlot) {
+  samebits_router_spec spec = plain_spec(0, 3, 1);
+  spec.score_func = SAMEBITS_SCORE_IDENTITY;
+  spec.per_expert_scale = 1;
+  Constants constants;
+  constants.per_expert_scale = {2, 3, 5};
+  const Pair pair("expert_scale_by_slot", spec, constants);
+  EXPECT_EQ(pair.good.route_from_logits({0, 0, 1}).weights, std::vector<float>{5});
+  EXPECT_EQ(pair.mutant.route_from_logits({0, 0, 1}).weights, std::vector<float>{2});
 }
 
 }  // namespace
