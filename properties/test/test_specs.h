@@ -21,7 +21,7 @@ inline oracle::RouterSpec model(const std::string& name, std::optional<std::stri
   return oracle::resolve(oracle::read_spec_file(path), {std::move(variant), std::nullopt, {}});
 }
 
-// Every spec of the fixtures that can be run, in name order.
+// Every spec of the fixtures that can be run, in name order; H = 4096 where a spec does not know its own.
 inline std::vector<oracle::RouterSpec> all_models() {
   std::vector<std::filesystem::path> paths;
   for (const auto& entry :
@@ -32,6 +32,7 @@ inline std::vector<oracle::RouterSpec> all_models() {
   std::vector<oracle::RouterSpec> specs;
   for (const auto& path : paths) {
     oracle::RouterSpec spec = oracle::resolve(oracle::read_spec_file(path), {});
+    if (!spec.shape.hidden_size) spec.shape.hidden_size = 4096;
     if (!oracle::unsupported_reason(spec)) specs.push_back(std::move(spec));
   }
   return specs;
@@ -56,6 +57,8 @@ inline std::uint64_t hash_of(const oracle::RouterInputs& inputs) {
       std::uint32_t bits = 0;
       if constexpr (sizeof(value) == 2) {
         bits = value;
+      } else if constexpr (sizeof(value) == 8) {
+        bits = static_cast<std::uint32_t>(value);
       } else {
         bits = std::bit_cast<std::uint32_t>(value);
       }
@@ -68,6 +71,12 @@ inline std::uint64_t hash_of(const oracle::RouterInputs& inputs) {
   add(inputs.linear_bias);
   add(inputs.selection_bias);
   add(inputs.router_logits);
+  add(inputs.input_scale_vector);
+  add(inputs.per_expert_scale);
+  add(inputs.global_scale);
+  add(inputs.hash_table);
+  add(inputs.token_ids);
+  add(inputs.row_class);
   return hash;
 }
 
