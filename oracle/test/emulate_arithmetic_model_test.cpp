@@ -165,7 +165,12 @@ TEST(EmulateLogits, PartialSumsAreCombinedAsTheNameSays) {
   EXPECT_EQ(logits("fp32-fma-slices:2", inputs)[0], 0x1p24f + 2);  // (L + 1) + (1 + 1)
   EXPECT_EQ(logits("fp32-fma-chains:8", inputs)[0], 0x1p24f);      // all in chain 0
   EXPECT_EQ(logits("exact", inputs)[0], 0x1p24f + 4);              // 2^24 + 3 is a tie to even
-  x[16] = x[32] = x[48] = 0;
+  inputs = ones(std::vector<std::uint16_t>(48, 0));
+  x[0] = kLarge;
+  x[16] = x[17] = x[32] = x[33] = kOne;
+  EXPECT_EQ(logits("tc-chunks-tree:16", inputs)[0], 0x1p24f + 4);  // (L + 2) + 2: the third part is not lost
+  inputs = ones(std::vector<std::uint16_t>(64, 0));
+  x[0] = kLarge;
   x[9] = x[10] = kOne;                                         // chains 1 and 2 of 8
   EXPECT_EQ(logits("fp32-fma-chains:8", inputs)[0], 0x1p24f);  // (L + 1) + (1 + 0)
   x[10] = 0;
@@ -228,6 +233,10 @@ TEST(ExactDot, RoundsOnce) {
   EXPECT_EQ(dot({1, 1, 0x1p-100f}, {1, 0x1p-24f, 0x1p-100f}), 0x1.000002p+0f);
   EXPECT_EQ(dot({1, 1, -0x1p-100f}, {1, 0x1.8p-23f, 0x1p-100f}), 0x1.000002p+0f);
   EXPECT_EQ(dot({-1, -1, -0x1p-100f}, {1, 0x1p-24f, 0x1p-100f}), -0x1.000002p+0f);
+  for (const float below : {0x1p-30f, 0x1p-60f, 0x1p-140f}) {  // 2^31 + 2^7 is a tie
+    EXPECT_EQ(dot({0x1p31f, 0x1p7f, below}, {1, 1, 1}), 0x1.000002p+31f);
+    EXPECT_EQ(dot({0x1p31f, 0x1p7f, below}, {1, 1, -1}), 0x1p31f);
+  }
   // The ends of the range.
   EXPECT_EQ(dot({0x1p-133f, 0x1p-133f}, {0x1p-16f, 0x1p-16f}), 0x1p-148f);
   EXPECT_EQ(dot({0x1p-133f}, {0x1p-17f}), 0.0f);                             // half of the least: to even
