@@ -28,6 +28,10 @@ struct Setup {
   bool recompute_logits(const oracle::RouterSpec& gate_spec);
 };
 
+// `logits` [G] are the finished ones of this row of the case.
+Setup setup_of(const oracle::RouterSpec& spec, const oracle::RouterInputs& inputs, std::int64_t row,
+               std::span<const float> logits);
+
 struct Mistake {
   const char* text;
   bool (*make)(Setup& setup);  // false: it would change nothing here

@@ -15,20 +15,6 @@ namespace {
 using oracle::RouterSpec;
 using Answer = oracle::RowAnswer<float>;
 
-Setup setup_of(const RouterSpec& spec, const oracle::RouterInputs& inputs, std::int64_t row,
-               std::span<const float> logits) {
-  const oracle::RowConstants c = oracle::row_constants(spec, inputs, row);
-  return {spec,
-          &inputs,
-          row,
-          {logits.begin(), logits.end()},
-          {c.selection_bias.begin(), c.selection_bias.end()},
-          {c.per_expert_scale.begin(), c.per_expert_scale.end()},
-          c.global_scale,
-          {c.table_ids.begin(), c.table_ids.end()},
-          c.routable};
-}
-
 // The answer with ties to the higher id, within a group and across the cut; groups stay as the contract ranks them.
 // Nothing where too few experts are left for a choice, or none is ranked.
 std::optional<Answer> with_ties_to_the_higher_id(const Setup& setup) {
@@ -67,6 +53,20 @@ std::vector<std::int64_t> sorted(const Ids& ids) {
 }
 
 }  // namespace
+
+Setup setup_of(const RouterSpec& spec, const oracle::RouterInputs& inputs, std::int64_t row,
+               std::span<const float> logits) {
+  const oracle::RowConstants c = oracle::row_constants(spec, inputs, row);
+  return {spec,
+          &inputs,
+          row,
+          {logits.begin(), logits.end()},
+          {c.selection_bias.begin(), c.selection_bias.end()},
+          {c.per_expert_scale.begin(), c.per_expert_scale.end()},
+          c.global_scale,
+          {c.table_ids.begin(), c.table_ids.end()},
+          c.routable};
+}
 
 // As a table that holds them: a table ranks nothing, and everything after the choice is the same.
 Answer route_chosen(const Setup& setup, const std::vector<std::int32_t>& ids) {

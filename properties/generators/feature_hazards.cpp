@@ -125,10 +125,10 @@ void learned_scales(const RouterSpec& spec, const Draw& draw, CaseDescription& d
   const std::array<std::uint32_t, 8> values = {
       0xbfc00000u, kNaN, kInf, kNegativeInf, kNegativeZero, 0x00000000u, kLeastSubnormal, kLargestFp32};
   if (spec.weights.per_expert_scale) {
-    // Every sixteenth expert has the next of them.
     const std::int64_t ids = d.num_experts + d.zero_experts + d.shared_in_gate;
-    for (std::int64_t e = 0; e < std::min<std::int64_t>(ids, 256); e += 16) {
-      plant(d, TensorId::kPerExpertScale, 0, e, values[static_cast<std::size_t>(e / 16) % values.size()]);
+    const auto count = static_cast<std::int64_t>(values.size());
+    for (std::int64_t i = 0; i < count; ++i) {
+      plant(d, TensorId::kPerExpertScale, 0, i * ids / count, values[static_cast<std::size_t>(i)]);
     }
   }
   if (spec.weights.global_scale) plant(d, TensorId::kGlobalScale, 0, 0, values[choose(draw, 16, values.size())]);

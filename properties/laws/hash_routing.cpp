@@ -14,6 +14,13 @@ std::optional<std::string> not_applicable(const oracle::RouterSpec& spec, const 
   return "the spec looks no experts up in a table";
 }
 
+void name_mistakes(const Evidence& evidence, const JudgedRow& judged, Violation& violation) {
+  for (std::string& note :
+       explain_ids(evidence.c.spec, evidence.inputs, judged.row, evidence.oracle.logits(judged.row), judged.seen.ids)) {
+    violation.notes.push_back(std::move(note));
+  }
+}
+
 std::optional<Violation> check_row(const Evidence& evidence, const JudgedRow& judged) {
   const std::string token =
       " (token id " + std::to_string(evidence.inputs.token_ids[static_cast<std::size_t>(judged.row)]) + ")";
@@ -23,6 +30,7 @@ std::optional<Violation> check_row(const Evidence& evidence, const JudgedRow& ju
     Violation violation = violation_of(*answer, kHashRouting.id, judged.row, token);
     violation.notes.push_back("the table has the tokens 0 .. " + std::to_string(evidence.c.description.vocab_size - 1) +
                               "; any other gets ids -1 and weights 0");
+    name_mistakes(evidence, judged, violation);
     return violation;
   }
 
@@ -40,10 +48,7 @@ std::optional<Violation> check_row(const Evidence& evidence, const JudgedRow& ju
   violation.summary = "row " + std::to_string(judged.row) + token + ": ids are " + violation.observed +
                       (same_set ? ", in another order than in the table: expected " : ", expected from the table ") +
                       violation.expected;
-  for (std::string& note :
-       explain_ids(evidence.c.spec, evidence.inputs, judged.row, evidence.oracle.logits(judged.row), judged.seen.ids)) {
-    violation.notes.push_back(std::move(note));
-  }
+  name_mistakes(evidence, judged, violation);
   return violation;
 }
 

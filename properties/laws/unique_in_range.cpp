@@ -1,5 +1,9 @@
+#include <utility>
+
+#include "properties/explain_row.h"
 #include "properties/laws/laws.h"
 #include "properties/laws/rows.h"
+#include "properties/oracle_answers.h"
 
 namespace samebits::properties {
 namespace {
@@ -20,12 +24,18 @@ std::optional<Violation> check_ids(const Evidence& evidence, const Run& run, std
   return violation;
 }
 
-std::optional<Violation> check_no_answer(const Run& run, std::int64_t r) {
+std::optional<Violation> check_no_answer(const Evidence& evidence, const Run& run, std::int64_t r) {
   const auto answer = first_answer(row_view(run, r));
   if (!answer) return std::nullopt;
   Violation violation = violation_of(*answer, kUniqueInRange.id, case_row(run, r), "");
   violation.summary += " (run " + run.request.id + ")";
   violation.notes.emplace_back("the token id or the class of this row is out of range: it has no answer");
+  const std::int64_t row = case_row(run, r);
+  if (!is_kept(run, r) || row >= evidence.oracle.num_rows()) return violation;
+  for (std::string& note :
+       explain_ids(evidence.c.spec, evidence.inputs, row, evidence.oracle.logits(row), row_view(run, r).ids)) {
+    violation.notes.push_back(std::move(note));
+  }
   return violation;
 }
 
@@ -37,7 +47,7 @@ LawOutcome check(const Evidence& evidence) {
       ++outcome.relevant;
       if (outcome.violation) continue;
       outcome.violation =
-          has_answer(evidence, case_row(run, r)) ? check_ids(evidence, run, r) : check_no_answer(run, r);
+          has_answer(evidence, case_row(run, r)) ? check_ids(evidence, run, r) : check_no_answer(evidence, run, r);
     }
   }
   return outcome;
