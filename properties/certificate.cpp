@@ -250,13 +250,29 @@ std::optional<Contradiction> selection_contradiction(const RouterSpec& spec, con
   if (spec.selection.method == oracle::SelectionMethod::kHashTable) return table_contradiction(spec, row, chosen);
   const auto zeros = renames_zero_experts(spec) ? std::count(chosen.begin(), chosen.end(), 0) : 0;
   if (zeros == 0) return ranked_contradiction(spec, row, chosen, 0, tie_rule);
-
-  // Id 0 stands for zero experts alone, or for expert 0 as well.
+  const ReadingsOfId0 readings = readings_of_id_0(spec, row, ids, tie_rule);
+  if (readings.without_expert_0 || readings.with_expert_0) return std::nullopt;
   std::erase(chosen, 0);
-  auto contradiction = ranked_contradiction(spec, row, chosen, zeros, tie_rule);
-  if (!contradiction) return std::nullopt;
+  return ranked_contradiction(spec, row, chosen, zeros, tie_rule);
+}
+
+ReadingsOfId0 readings_of_id_0(const RouterSpec& spec, const BoundedRow& row, std::span<const std::int64_t> ids,
+                               TieRule tie_rule) {
+  std::vector<std::int64_t> chosen;
+  for (const std::int64_t id : ids) {
+    if (id != 0 && id < oracle::ranked_experts(spec)) chosen.push_back(id);
+  }
+  const auto zeros = std::count(ids.begin(), ids.end(), 0);
+  if (spec.selection.method == oracle::SelectionMethod::kHashTable) {
+    const auto& table = row.constants.table_ids;
+    const bool has_0 = std::find(table.begin(), table.end(), 0) != table.end();
+    return {!has_0, has_0};
+  }
+  ReadingsOfId0 readings;
+  readings.without_expert_0 = !ranked_contradiction(spec, row, chosen, zeros, tie_rule);
   chosen.push_back(0);
-  return ranked_contradiction(spec, row, chosen, zeros - 1, tie_rule) ? contradiction : std::nullopt;
+  readings.with_expert_0 = !ranked_contradiction(spec, row, chosen, zeros - 1, tie_rule);
+  return readings;
 }
 
 std::optional<Contradiction> order_contradiction(const RouterSpec& spec, const BoundedRow& row,

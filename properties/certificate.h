@@ -2,8 +2,9 @@
 // answer is refused only when no values inside the intervals could have led to it.
 //
 // All checks are necessary conditions: an honest router never fails one. The intervals come from oracle/exact. Not
-// judged: rows with a NaN or Inf, or that may overflow; which zero experts were chosen where they are renamed to id 0
-// (only how many, and whether that many can be among the best), and which slot of id 0 is expert 0.
+// judged: rows with a NaN or Inf, or that may overflow; where zero experts are renamed to id 0, which of them were
+// chosen (only whether that many can be among the best), which slot of id 0 is expert 0, and weights that depend on the
+// others of the row through a softmax after selection or log_space_l1.
 #pragma once
 
 #include <cstdint>
@@ -59,6 +60,14 @@ std::optional<Contradiction> selection_contradiction(const oracle::RouterSpec& s
 // The same for the order of the slots.
 std::optional<Contradiction> order_contradiction(const oracle::RouterSpec& spec, const BoundedRow& row,
                                                  std::span<const std::int64_t> ids, TieRule tie_rule);
+
+// What id 0 can stand for among `ids` where zero experts are renamed to it: zero experts alone, or expert 0 as well.
+struct ReadingsOfId0 {
+  bool without_expert_0 = true;
+  bool with_expert_0 = true;
+};
+ReadingsOfId0 readings_of_id_0(const oracle::RouterSpec& spec, const BoundedRow& row, std::span<const std::int64_t> ids,
+                               TieRule tie_rule);
 
 // Where the weight of each chosen id can lie, and their sum.
 std::vector<Interval> weight_bounds(const oracle::RouterSpec& spec, const BoundedRow& row,

@@ -92,42 +92,51 @@ std::vector<Interval> weight_bounds(const RouterSpec& spec, const BoundedRow& ro
   const std::int64_t ambiguous = ambiguous_slots(spec, ids);
   if (ambiguous == 0) return bounds_of(spec, row, ids, 0);
 
+  if (ambiguous - 1 > spec.special.zero_experts) return std::vector<Interval>(ids.size(), oracle::kUnbounded);
+  ReadingsOfId0 readings = readings_of_id_0(spec, row, ids, TieRule::kAny);
+  if (!readings.without_expert_0 && !readings.with_expert_0) readings = {};  // the choice is wrong in any case
+  if (ambiguous > spec.special.zero_experts) readings = {.without_expert_0 = false, .with_expert_0 = true};
   std::vector<std::int64_t> named;
   for (const std::int64_t id : ids) {
     if (id != 0) named.push_back(id);
   }
-  const bool all_can_be_zero_experts = ambiguous <= spec.special.zero_experts;
-  std::vector<Interval> without;
-  if (all_can_be_zero_experts) without = bounds_of(spec, row, named, ambiguous);
+  std::vector<Interval> without, with;
+  if (readings.without_expert_0) without = bounds_of(spec, row, named, ambiguous);
   named.push_back(0);
-  std::vector<Interval> with = bounds_of(spec, row, named, ambiguous - 1);
-  const Interval expert_0 = hull(with.back(), {0.0, 0.0});
+  if (readings.with_expert_0) with = bounds_of(spec, row, named, ambiguous - 1);
 
   std::vector<Interval> bounds;
   std::size_t next = 0;
   for (const std::int64_t id : ids) {
-    if (id == 0) {
-      bounds.push_back(expert_0);
-    } else {
-      bounds.push_back(all_can_be_zero_experts ? hull(with[next], without[next]) : with[next]);
-      ++next;
+    if (id == 0) {  // one slot of id 0 is that of expert 0, if any
+      const bool surely_0 = ambiguous == 1 && without.empty();
+      bounds.push_back(with.empty() ? Interval{} : surely_0 ? with.back() : hull(with.back(), {}));
+      continue;
     }
+    bounds.push_back(with.empty() ? without[next] : without.empty() ? with[next] : hull(with[next], without[next]));
+    ++next;
   }
   return bounds;
 }
 
 Interval weight_sum_bounds(const RouterSpec& spec, const BoundedRow& row, std::span<const std::int64_t> ids) {
   const bool per_expert = !row.constants.per_expert_scale.empty();
-  if (!per_expert && ambiguous_slots(spec, ids) == 0) {
+  const std::int64_t ambiguous = ambiguous_slots(spec, ids);
+  if (!per_expert && ambiguous == 0) {
     const std::vector<Interval> values = values_of(spec, row, ids);
     return in_log_space(spec) ? oracle::log_space_weight_sum_bounds(spec.weights, values, row.constants.global_scale)
                               : oracle::weight_sum_bounds(spec.weights, values, row.constants.global_scale);
   }
+  const std::vector<Interval> bounds = weight_bounds(spec, row, ids);
   Interval sum;
   double total = 0.0;
-  for (const Interval& bound : weight_bounds(spec, row, ids)) {
-    sum = {sum.lower + bound.lower, sum.upper + bound.upper};
-    total += magnitude(bound);
+  bool counted_0 = false;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const bool renamed = ids[i] == 0 && ambiguous > 0;
+    if (renamed && counted_0) continue;  // at most one slot of id 0 has a weight
+    counted_0 = counted_0 || renamed;
+    sum = {sum.lower + bounds[i].lower, sum.upper + bounds[i].upper};
+    total += magnitude(bounds[i]);
   }
   return widened(sum, 0.0, total * static_cast<double>(ids.size()) * 0x1p-52);  // the sums in double, ours and theirs
 }
