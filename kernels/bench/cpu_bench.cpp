@@ -1,6 +1,7 @@
 // Time of the embedded CPU router on the shape of GLM-5.3-Flash: E = 288, H = 4096, k = 8, sigmoid and a bias.
 //
-// Argument: number of rows. Counters: rows per second, and nanoseconds of one core per k16 step (a full row has
+// `route` is that router; `route_prepared_input` is the same with an input norm and a scale vector, as Gemma-4 has
+// them. Argument: number of rows. Counters: rows per second, and nanoseconds of one core per k16 step (a full row has
 // E * H / 16 = 73,728 of them), which is comparable between shapes.
 #include <benchmark/benchmark.h>
 
@@ -62,9 +63,8 @@ samebits_tensor matrix(std::vector<T>& data, std::int64_t rows, std::int64_t col
   return {data.data(), rows, cols, cols, dtype, 0};
 }
 
-void route(benchmark::State& state) {
+void route_spec(benchmark::State& state, const samebits_router_spec& spec) {
   samebits::cpu::set_num_threads(1);
-  const samebits_router_spec spec = glm_spec();
   std::vector<std::uint16_t> weight = bf16_values(std::size_t{kExperts} * kHidden);
   std::vector<float> bias(kExperts, 11.5f);
   samebits_constants constants{};
@@ -72,6 +72,8 @@ void route(benchmark::State& state) {
   constants.memory = SAMEBITS_MEMORY_HOST;
   constants.gate_weight = matrix(weight, kExperts, kHidden, SAMEBITS_BF16);
   constants.selection_bias = matrix(bias, 1, kExperts, SAMEBITS_FP32);
+  std::vector<float> scale(kHidden, 1.5f);
+  if (spec.input_scale_vector != 0) constants.input_scale_vector = matrix(scale, 1, kHidden, SAMEBITS_FP32);
   samebits_router* created = nullptr;
   if (samebits_create(&spec, &constants, &created) != SAMEBITS_OK) {
     return state.SkipWithError(samebits_last_error(nullptr));
@@ -109,7 +111,21 @@ void route(benchmark::State& state) {
                                                 benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
   state.SetLabel(outputs.kernel_name);
 }
+
+void route(benchmark::State& state) {
+  route_spec(state, glm_spec());
+}
 BENCHMARK(route)->Arg(1)->Arg(16)->Arg(64)->Arg(256)->Unit(benchmark::kMicrosecond);
+
+void route_prepared_input(benchmark::State& state) {
+  samebits_router_spec spec = glm_spec();
+  spec.input_norm = SAMEBITS_INPUT_NORM_RMSNORM_UNWEIGHTED;
+  spec.input_norm_eps = 1e-6f;
+  spec.input_scale_vector = 1;
+  spec.input_scale_rsqrt_hidden_size = 1;
+  route_spec(state, spec);
+}
+BENCHMARK(route_prepared_input)->Arg(1)->Arg(64)->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 

@@ -58,6 +58,17 @@ TEST(RowClasses, RoundEveryBiasToBf16) {
   EXPECT_EQ(TestRouter(spec, constants).route_from_logits({0, 0, 0, 0}, options).ids, (Ids{0, 0}));
 }
 
+TEST(RowClasses, HaveABiasForEveryExpertThatCompetes) {
+  samebits_router_spec spec = sigmoid_bias_spec(0, 1, 1);
+  spec.zero_experts = 2, spec.zero_type = SAMEBITS_ZERO_EXPERTS_IDENTITY;
+  spec.num_bias_variants = 2;
+  Constants constants;
+  constants.selection_bias = {0, 0, 5, 0, 3, 1};
+  CallOptions options;
+  options.row_class = {0, 1};
+  EXPECT_EQ(TestRouter(spec, constants).route_from_logits({0, 0, 0, 0, 0, 0}, options).ids, (Ids{2, 1}));
+}
+
 TEST(RowClasses, MeanNothingWithoutABias) {
   CallOptions options;
   options.row_class = {7, -9};
@@ -153,6 +164,15 @@ TEST(ZeroExperts, AreRemappedLastOfAll) {
   spec.sort = SAMEBITS_SORT_BY_INDEX;
   EXPECT_EQ(TestRouter(spec, {}).route_from_logits({-kInf, 0, 0, -kInf}).ids, (Ids{1, 0}));
   EXPECT_EQ(TestRouter(spec, {}).route_from_logits({-kInf, -kInf, 0, 0}).ids, (Ids{0, 0}));
+}
+
+TEST(ZeroExperts, RemappingLeavesSharedExpertsAlone) {
+  samebits_router_spec spec = sigmoid_spec(2, 1);
+  spec.zero_experts = 1, spec.zero_type = SAMEBITS_ZERO_EXPERTS_IDENTITY_REMAPPED_TO_ID0_WEIGHT0;
+  spec.shared_experts = 1, spec.shared_mode = SAMEBITS_SHARED_IN_GATE;
+  const Routed routed = TestRouter(spec, {}).route_from_logits({0, 0, 1, 0});
+  EXPECT_EQ(routed.ids, (Ids{0, 3}));
+  EXPECT_EQ(routed.weights, (Floats{0, 0.5f}));
 }
 
 TEST(SharedExperts, FollowTheChosenAndNeverCompete) {

@@ -94,12 +94,13 @@ TEST(InputScale, VectorThenFactorThenOneRounding) {
   spec.input_scale_vector = 1;
   spec.input_scale = 0.7f;
   Constants constants = unit_vectors(3);
-  constants.input_scale_vector = {1.37f, -0.093f, 0x1p-130f};
-  const Floats row = {1.5f, 3.0f, 2.0f};
-  const Floats expected = {1.5f * 1.37f * 0.7f, 3.0f * -0.093f * 0.7f, 2.0f * 0x1p-130f * 0.7f};
+  constants.input_scale_vector = {1.37f, -1.5f, 0x1p-130f};
+  const Floats row = {1.5f, 1.484375f, 2.0f};
+  const Floats expected = {1.5f * 1.37f * 0.7f, 1.484375f * -1.5f * 0.7f, 2.0f * 0x1p-130f * 0.7f};
   const Floats found = prepared(spec, constants, row);
   EXPECT_TRUE(same_bits(found, rounded(expected)));
   EXPECT_NE(found[0], round_to_bf16(round_to_bf16(1.5f * 1.37f) * 0.7f)) << "the data do not show a second rounding";
+  EXPECT_NE(found[1], round_to_bf16(1.484375f * (-1.5f * 0.7f))) << "the data do not tell the orders apart";
 }
 
 TEST(InputScale, RsqrtOfTheHiddenSize) {

@@ -103,8 +103,12 @@ TEST(Sparsemixer, OneSoftmaxAPass) {
 
 TEST(Sparsemixer, WeightsMaySumToTwo) {
   EXPECT_EQ(route_row(sparsemixer_spec(3, 0.01f), {8, 2, 4}).weights, (Floats{1, 1}));
-  // max(|z|, t) is |z| for a logit far below 0: 16 / 9 above the limit of 1.5 only with it.
-  EXPECT_EQ(route_row(sparsemixer_spec(3, 0.75f), {7, -9, 7}).weights, (Floats{0.5f, 1}));
+}
+
+// -1 is at 1.5 / max(1, 0.5) from 0.5: within the limit of 2, where 1.5 / 0.5 would not be.
+TEST(Sparsemixer, DistancesAreRelativeToTheLargerMagnitude) {
+  const double far = std::exp(-1.5);
+  expect_near(route_row(sparsemixer_spec(3, 1.0f), {0.5f, -1, 0.5f}).weights, {1 / (2 + far), 1 / (1 + far)});
 }
 
 TEST(Sparsemixer, NonFiniteLogits) {
