@@ -1,0 +1,98 @@
+// samebits_witness INDEX.yaml: holds routers that ran elsewhere (fixtures/golden/live.py) against the oracle.
+//
+// For each run, a row is accepted when its ids and weights could come from the spec in the declared arithmetic (the
+// certificate of properties/certificate.h). Where they could not, the differences that the index names for the run are
+// added one after the other; the row is counted under the first that explains it. What is left is unexplained.
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include "harness/witness/compare.h"
+
+namespace samebits::harness {
+namespace {
+
+std::vector<oracle::Assignment> read_assignments(const YAML::Node& map) {
+  std::vector<oracle::Assignment> result;
+  for (const auto& entry : map) result.push_back({entry.first.as<std::string>(), entry.second.as<std::string>()});
+  return result;
+}
+
+RecordedRun read_run(const YAML::Node& node, const std::filesystem::path& folder) {
+  RecordedRun run;
+  run.name = node["name"].as<std::string>();
+  run.dtype = node["dtype"].as<std::string>();
+  run.file = folder / node["file"].as<std::string>();
+  run.spec = node["spec"].as<std::string>();
+  if (node["layer"]) run.resolution.layer = node["layer"].as<std::string>();
+  if (node["variant"]) run.resolution.variant = node["variant"].as<std::string>();
+  run.resolution.set = read_assignments(node["set"]);
+  run.input_roundings = node["input_roundings"].as<int>(0);
+  for (const YAML::Node& difference : node["differences"]) {
+    const auto count = [&difference](const char* name) { return difference[name].as<int>(0); };
+    run.differences.push_back({difference["kind"].as<std::string>(),
+                               read_assignments(difference["set"]),
+                               {.score = count("score_roundings"),
+                                .key = count("key_roundings"),
+                                .group = count("group_roundings"),
+                                .weight = count("weight_roundings"),
+                                .log = count("log_roundings")}});
+  }
+  return run;
+}
+
+int compare_all(const std::filesystem::path& index) {
+  constexpr const char* kRow = "{:<48} {:<5} {:>6} {:>8} {:>10} {:>6} {:>7} {:>9} {:>11} {:>8} {:>6}\n";
+  fmt::print(fmt::runtime(kRow), "router and hidden size", "", "rows", "decided", "by logits", "equal", "inside",
+             "explained", "unexplained", "weights", "wrong");
+  Comparison total;
+  std::map<std::string, std::int64_t> explained;
+  const YAML::Node runs = YAML::LoadFile(index.string())["runs"];
+  for (const YAML::Node& node : runs) {
+    const RecordedRun run = read_run(node, index.parent_path());
+    const Comparison c = compare(run);
+    std::int64_t run_explained = 0;
+    for (const auto& [kind, count] : c.explained) {
+      explained[run.dtype + ": " + kind] += count;
+      run_explained += count;
+    }
+    const std::int64_t wrong_rules = std::ssize(c.wrong_rules);
+    fmt::print(fmt::runtime(kRow), run.name, run.dtype, c.rows, c.decided, c.decided_by_logits, c.equal_sets,
+               c.inside_bound, run_explained, c.unexplained, fmt::format("{:.1e}", c.largest_weight_difference),
+               fmt::format("{}/{}", wrong_rules - c.unnoticed, wrong_rules));
+    for (const std::string& line : c.examples) fmt::print("    {}\n", line);
+    std::fflush(stdout);
+    total += c;
+  }
+  for (const auto& [kind, count] : explained) fmt::print("explained, {}: {}\n", kind, count);
+  fmt::print("{} runs, {} rows: {} with the oracle's set, {} inside the bound, {} unexplained\n", runs.size(),
+             total.rows, total.equal_sets, total.inside_bound, total.unexplained);
+  fmt::print("{} rows decided from the hidden states, {} from the router's own logits\n", total.decided,
+             total.decided_by_logits);
+  fmt::print("{} values of prepared rows outside their bound, {} wrong rules not noticed\n", total.inputs_outside,
+             total.unnoticed);
+  return total.unexplained + total.inputs_outside + total.unnoticed == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace samebits::harness
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    fmt::print(stderr, "usage: samebits_witness INDEX.yaml (written by fixtures/golden/live.py)\n");
+    return 2;
+  }
+  try {
+    return samebits::harness::compare_all(argv[1]);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
+}
