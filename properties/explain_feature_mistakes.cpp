@@ -4,7 +4,10 @@
 #include <limits>
 #include <utility>
 
+#include "oracle/emulate/tc256.h"
+#include "oracle/reference/log_space.h"
 #include "oracle/reference/score.h"
+#include "oracle/reference/weigh.h"
 #include "properties/explain_mistakes.h"
 
 namespace samebits::properties {
@@ -63,19 +66,45 @@ void restore_shared_ids(const Setup& s, Answer& answer) {
   for (std::int32_t& id : answer.ids) id += id >= routed ? shift : 0;
 }
 
+// Weights by a sum of the first k slots, which the shared experts follow.
 void without_shared_in_the_sum(const Setup& s, Answer& answer) {
-  Setup alone = s;
-  const auto ranked = static_cast<std::size_t>(oracle::ranked_experts(s.spec));
-  alone.spec.special.shared_experts = 0;
-  alone.spec.special.shared_mode = oracle::SharedMode::kOutsideRouter;
-  alone.logits.resize(ranked);
-  if (!alone.per_expert_scale.empty()) alone.per_expert_scale.resize(ranked);
-  const Answer chosen = alone.route();
-  for (std::size_t i = 0; i < answer.ids.size(); ++i) {
-    const auto found = std::find(chosen.expert_ids.begin(), chosen.expert_ids.end(), answer.expert_ids[i]);
-    if (found == chosen.expert_ids.end()) continue;
-    answer.weights[i] = chosen.weights[static_cast<std::size_t>(found - chosen.expert_ids.begin())];
+  const auto k = static_cast<std::size_t>(oracle::top_k(s.spec));
+  const bool log_space = s.spec.weights.renormalize == oracle::Renormalize::kLogSpaceL1;
+  oracle::LearnedScales scales;
+  scales.global = s.spec.weights.global_scale ? s.global_scale : std::nullopt;
+  for (const std::int32_t id : answer.expert_ids) {
+    if (s.spec.weights.per_expert_scale) scales.per_slot.push_back(s.per_expert_scale[static_cast<std::size_t>(id)]);
   }
+  const std::span<const float> chosen = std::span<const float>(answer.values).first(k);
+  const float sum = log_space ? oracle::tc256::sum32(chosen) : oracle::weigh<float>(s.spec.weights, chosen).denominator;
+  if (sum == 0.0f) return;
+  const float scale = oracle::routed_scale<float>(s.spec.weights), log_sum = oracle::tc256::log(sum);
+  float max = -INFINITY;
+  for (const std::int32_t id : answer.expert_ids) {
+    max = std::max(max, oracle::log_sigmoid(answer.logits[static_cast<std::size_t>(id)]));
+  }
+  for (std::size_t i = 0; i < answer.values.size(); ++i) {
+    const float l = oracle::log_sigmoid(answer.logits[static_cast<std::size_t>(answer.expert_ids[i])]);
+    const float share = log_space ? oracle::tc256::exp((l - max) - log_sum) : answer.values[i] / sum;
+    answer.weights[i] = oracle::finished_weight(s.spec.weights, share * scale, i, scales);
+  }
+}
+
+// Scores by a sum that leaves the terms of the zero experts out.
+bool leave_zero_experts_out_of_the_sum(Setup& s) {
+  const auto routed = static_cast<std::size_t>(oracle::num_experts(s.spec));
+  const bool possible = s.spec.special.zero_experts > 0 && s.spec.score.func == oracle::ScoreFunc::kSoftmax &&
+                        s.spec.score.stage == oracle::ScoreStage::kBeforeTopk &&
+                        s.spec.selection.rank_by == oracle::RankBy::kScore;
+  if (!possible || !std::all_of(s.logits.begin(), s.logits.end(), [](float x) { return std::isfinite(x); })) {
+    return false;
+  }
+  const float max = *std::max_element(s.logits.begin(), s.logits.end());
+  for (float& x : s.logits) x = oracle::tc256::exp(x - max);
+  const float sum = oracle::tc256::sum32(std::span<const float>(s.logits).first(routed));
+  for (float& x : s.logits) x /= sum;
+  s.spec.score.func = oracle::ScoreFunc::kIdentity;
+  return true;
 }
 
 void uniform_weights(const Setup& s, Answer& answer) {
@@ -156,6 +185,7 @@ constexpr Mistake kMistakes[] = {
        s.spec.selection.n_group = s.spec.selection.topk_group = 1;
        return possible;
      }},
+    {"the zero experts left out of the sum of the softmax", leave_zero_experts_out_of_the_sum},
     {"the zero experts left out of softmax and choice", leave_out_zero_experts, restore_shared_ids},
     {"zero experts not renamed to id 0 with weight 0",
      [](Setup& s) {

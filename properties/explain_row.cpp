@@ -114,9 +114,12 @@ bool ranks_before(const Answer& answer, std::int64_t a, std::int64_t b) {
 
 std::vector<std::string> explain_ids(const RouterSpec& spec, const oracle::RouterInputs& inputs, std::int64_t row,
                                      std::span<const float> logits, std::span<const std::int64_t> ids) {
+  const bool in_order = spec.selection.method == oracle::SelectionMethod::kHashTable;
   std::vector<std::string> notes;
   for (const Alternative& other : alternatives(spec, inputs, row, logits)) {
-    if (sorted(other.answer.ids) == sorted(ids)) notes.push_back(std::string("reproduced by: ") + other.text);
+    const bool same = in_order ? std::equal(ids.begin(), ids.end(), other.answer.ids.begin(), other.answer.ids.end())
+                               : sorted(other.answer.ids) == sorted(ids);
+    if (same) notes.push_back(std::string("reproduced by: ") + other.text);
   }
   return notes;
 }

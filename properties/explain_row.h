@@ -24,7 +24,7 @@ struct Alternative {
 std::vector<Alternative> alternatives(const oracle::RouterSpec& spec, const oracle::RouterInputs& inputs,
                                       std::int64_t row, std::span<const float> logits);
 
-// One line for each mistake that reproduces the set `ids`.
+// One line for each mistake that reproduces the set `ids`; where a table gives the ids, in their order.
 std::vector<std::string> explain_ids(const oracle::RouterSpec& spec, const oracle::RouterInputs& inputs,
                                      std::int64_t row, std::span<const float> logits,
                                      std::span<const std::int64_t> ids);

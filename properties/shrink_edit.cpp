@@ -91,6 +91,14 @@ Positions composed(const Positions& kept, const Positions& positions) {
   return out;
 }
 
+// All rows of the gate, but of the `size` rows from `first` on only those at `positions`.
+Positions with_part(const Case& c, std::int64_t first, std::int64_t size, const Positions& positions) {
+  Positions rows = all_positions(first);
+  for (const std::int64_t position : positions) rows.push_back(first + position);
+  for (std::int64_t row = first + size; row < oracle::gate_rows(c.spec); ++row) rows.push_back(row);
+  return rows;
+}
+
 // Rows of the gate, counted in `d` already. Groups must stay equally large.
 std::optional<Case> keep_gate_rows(const Case& c, CaseDescription d, const Positions& positions) {
   if (d.num_experts == 0 || d.n_group < 1 || d.num_experts % d.n_group != 0) return std::nullopt;
@@ -140,25 +148,20 @@ std::optional<Case> keep_experts(const Case& c, const Positions& positions, std:
   CaseDescription d = c.description;
   d.num_experts = static_cast<std::int64_t>(positions.size());
   d.n_group = n_group;
-  Positions rows = positions;
-  for (std::int64_t row = c.description.num_experts; row < oracle::gate_rows(c.spec); ++row) rows.push_back(row);
-  return keep_gate_rows(c, std::move(d), rows);
+  return keep_gate_rows(c, std::move(d), with_part(c, 0, c.description.num_experts, positions));
 }
 
-std::optional<Case> keep_zero_experts(const Case& c, std::int64_t count) {
+std::optional<Case> keep_zero_experts(const Case& c, const Positions& positions) {
   CaseDescription d = c.description;
-  if (count >= d.zero_experts) return std::nullopt;
-  d.zero_experts = count;
-  Positions rows = all_positions(d.num_experts + count);
-  for (std::int64_t row = oracle::ranked_experts(c.spec); row < oracle::gate_rows(c.spec); ++row) rows.push_back(row);
-  return keep_gate_rows(c, std::move(d), rows);
+  d.zero_experts = static_cast<std::int64_t>(positions.size());
+  return keep_gate_rows(c, std::move(d), with_part(c, d.num_experts, c.description.zero_experts, positions));
 }
 
-std::optional<Case> keep_shared_experts(const Case& c, std::int64_t count) {
+std::optional<Case> keep_shared_experts(const Case& c, const Positions& positions) {
   CaseDescription d = c.description;
-  if (count >= d.shared_in_gate) return std::nullopt;
-  d.shared_in_gate = count;
-  return keep_gate_rows(c, std::move(d), all_positions(oracle::ranked_experts(c.spec) + count));
+  d.shared_in_gate = static_cast<std::int64_t>(positions.size());
+  return keep_gate_rows(c, std::move(d),
+                        with_part(c, oracle::ranked_experts(c.spec), c.description.shared_in_gate, positions));
 }
 
 std::optional<Case> with_top_k(const Case& c, std::int64_t top_k) {

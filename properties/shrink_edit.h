@@ -14,12 +14,11 @@ std::optional<Case> with_description(const Case& c, CaseDescription description)
 
 // The part of `c` at `positions` (ascending, of the present tensors). Nothing when nothing would be left.
 std::optional<Case> keep_rows(const Case& c, const std::vector<std::int64_t>& positions);
-// `positions` of routed experts; zero and shared experts stay. top_k is lowered where fewer experts remain. Groups must
+// `positions` among the experts of one kind; the others stay. top_k is lowered where fewer experts remain. Groups must
 // stay equally large.
 std::optional<Case> keep_experts(const Case& c, const std::vector<std::int64_t>& positions, std::int64_t n_group);
-// The first of each kind.
-std::optional<Case> keep_zero_experts(const Case& c, std::int64_t count);
-std::optional<Case> keep_shared_experts(const Case& c, std::int64_t count);
+std::optional<Case> keep_zero_experts(const Case& c, const std::vector<std::int64_t>& positions);
+std::optional<Case> keep_shared_experts(const Case& c, const std::vector<std::int64_t>& positions);
 std::optional<Case> with_top_k(const Case& c, std::int64_t top_k);
 // A smaller hash table. Generated: `size` tokens. Explicit: those that rows have, in the order of first use.
 std::optional<Case> with_vocabulary(const Case& c, std::int64_t size);

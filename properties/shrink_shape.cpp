@@ -137,17 +137,23 @@ Pass smaller_top_k() {
           }};
 }
 
-Pass fewer_zero_experts() {
-  return {[](const Case& c) { return std::int64_t{c.description.zero_experts > 0 ? 4 : 0}; },
-          [](const Case& c, std::int64_t i) {
-            return keep_zero_experts(c,
-                                     i == 0 ? 0 : smaller(c.description.zero_experts)[static_cast<std::size_t>(i - 1)]);
+// Zero or shared experts: all of them, then chunks.
+using KeepExperts = std::optional<Case> (*)(const Case&, const Positions&);
+Pass remove_kind(std::int64_t CaseDescription::*size, KeepExperts keep, std::int64_t chunk) {
+  return {[=](const Case& c) {
+            const std::int64_t now = c.description.*size;
+            return now == 0 ? 0 : std::max<std::int64_t>(1, chunks(now, chunk));
+          },
+          [=](const Case& c, std::int64_t i) {
+            const std::int64_t now = c.description.*size;
+            return keep(c, now <= chunk ? Positions{} : without_chunk(now, chunk, i));
           }};
 }
-
-Pass fewer_shared_experts() {
-  return {[](const Case& c) { return c.description.shared_in_gate; },
-          [](const Case& c, std::int64_t i) { return keep_shared_experts(c, i); }};
+Pass remove_zero_experts(std::int64_t chunk) {
+  return remove_kind(&CaseDescription::zero_experts, keep_zero_experts, chunk);
+}
+Pass remove_shared_experts(std::int64_t chunk) {
+  return remove_kind(&CaseDescription::shared_in_gate, keep_shared_experts, chunk);
 }
 
 Pass smaller_vocabulary() {
@@ -239,13 +245,13 @@ std::vector<Pass> shape_passes() {
   passes.push_back(edit(no_groups));
   passes.push_back(smaller_top_k());
   passes.push_back(smaller_vocabulary());
-  passes.push_back(fewer_zero_experts());
-  passes.push_back(fewer_shared_experts());
   for (std::int64_t chunk = kLargestChunk; chunk >= 1; chunk /= 2) {
     if (chunk < kManyRows) passes.push_back(remove_rows(chunk));
     if (chunk <= 16) passes.push_back(remove_plants(chunk));
     passes.push_back(remove_groups(chunk));
     passes.push_back(remove_experts(chunk));
+    passes.push_back(remove_zero_experts(chunk));
+    passes.push_back(remove_shared_experts(chunk));
   }
   passes.push_back(edit(fewer_chosen_groups));
   for (const auto simplify : {no_row_classes, tokens_in_the_table, int64_token_ids, unit_scales, no_linear_bias,

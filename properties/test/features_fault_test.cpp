@@ -90,6 +90,7 @@ INSTANTIATE_TEST_SUITE_P(
                     KnownMistake{table_spec, "experts ranked although a table chooses them"},
                     KnownMistake{table_spec, "uniform weights for a table's experts"},
                     KnownMistake{zero_spec, "the zero experts left out of softmax and choice"},
+                    KnownMistake{zero_spec, "the zero experts left out of the sum of the softmax"},
                     KnownMistake{zero_spec, "zero experts renamed to id 0 with weight 0"},
                     KnownMistake{renamed_zero_spec, "zero experts not renamed to id 0 with weight 0"},
                     KnownMistake{renamed_zero_spec, "the zero experts left out of softmax and choice"},
