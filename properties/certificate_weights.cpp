@@ -1,6 +1,7 @@
 // The weights of a row by their intervals: which values belong to the slots.
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 
 #include "oracle/exact/score_bounds.h"
@@ -138,6 +139,7 @@ Interval weight_sum_bounds(const RouterSpec& spec, const BoundedRow& row, std::s
     sum = {sum.lower + bounds[i].lower, sum.upper + bounds[i].upper};
     total += magnitude(bounds[i]);
   }
+  if (!std::isfinite(total)) return oracle::kUnbounded;
   return widened(sum, 0.0, total * static_cast<double>(ids.size()) * 0x1p-52);  // the sums in double, ours and theirs
 }
 

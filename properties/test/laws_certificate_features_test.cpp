@@ -162,6 +162,12 @@ TEST_P(CertificateFeature, AcceptsWhateverLogitsInsideTheBoundsGive) {
             << "slot " << i << ": " << weight << " in " << weights[i].lower << " " << weights[i].upper;
         sum += weight;
       }
+      // The same formulas in double, rounded to fp32 at the end.
+      const std::vector<double> doubles(near.begin(), near.end());
+      const auto other = oracle::route_row(spec, std::span<const double>(doubles), example.constants);
+      for (std::size_t i = 0; i < ids.size() && other.expert_ids == answer.expert_ids; ++i) {
+        ASSERT_TRUE(weights[i].contains(static_cast<double>(static_cast<float>(other.weights[i]))));
+      }
       const Interval total = weight_sum_bounds(spec, row, ids);
       ASSERT_TRUE(total.contains(sum)) << sum << " in " << total.lower << " " << total.upper;
     }
@@ -227,6 +233,23 @@ TEST(Certificate, RowsWithoutAnAnswerAreNotJudged) {
   Example example(spec, random, 0.0f);
   example.constants.routable = false;
   EXPECT_FALSE(bound_row(spec, example.bounds, true, example.constants, TieRule::kLowestIndex).judged);
+}
+
+TEST(Certificate, AWeightThatMayOverflowLeavesTheSumOpen) {
+  RouterSpec spec = base(oracle::ScoreFunc::kSigmoid);
+  spec.weights.renormalize = oracle::Renormalize::kNone;
+  spec.weights.per_expert_scale = true;
+  std::mt19937 random(6);
+  Example example(spec, random, 0.0f);
+  example.scales[2] = 3e38f;
+  example.logits[2] = 3.0f;
+  example.bounds.lower[2] = example.bounds.upper[2] = 3.0;
+  const BoundedRow row = bound_row(spec, example.bounds, true, example.constants, TieRule::kLowestIndex);
+  const auto answer = oracle::route_row(spec, std::span<const float>(example.logits), example.constants);
+  const Ids ids(answer.ids.begin(), answer.ids.end());
+  ASSERT_EQ(ids[0], 2);
+  for (const double sum : {0.0, 1e38, -1.0}) EXPECT_TRUE(weight_sum_bounds(spec, row, ids).contains(sum));
+  EXPECT_FALSE(weight_bounds(spec, row, ids)[1].contains(1e38));
 }
 
 TEST(Certificate, SharedExpertsAreChosenAlwaysAndComeLast) {
