@@ -142,8 +142,9 @@ std::string choice_step(const ExplainedRow& row) {
                        fmt::join(row.constants.table_ids, ", "));
   }
   if (spec.selection.topk_scope == oracle::TopkScope::kPerGroup && spec.selection.n_group > 1) {
-    return fmt::format("the {} largest keys of each of the {} groups; of equal keys the lower id",
-                       k / spec.selection.n_group, spec.selection.n_group);
+    const std::int64_t each = k / spec.selection.n_group;
+    return fmt::format("the {} of each of the {} groups; of equal keys the lower id",
+                       each == 1 ? "largest key" : fmt::format("{} largest keys", each), spec.selection.n_group);
   }
   return fmt::format("the {} largest keys; of equal keys the lower id", k);
 }

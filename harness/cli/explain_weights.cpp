@@ -148,8 +148,8 @@ void print_passes(const ExplainedRow& row) {
       if (gone[j] == 0 && !(distance > limit)) ++part;
     }
     gone[static_cast<std::size_t>(chosen)] = 1;
-    print_out("pass {}: t = {} of expert {}; {} experts take part, within (t - z) / max(|z|, t) <= {}; score {}\n",
-              pass++, number_text(t), chosen, part, number_text(limit),
+    print_out("pass {}: t = {} of expert {}; with (t - z) / max(|z|, t) <= {} taking part: {}; score {}\n", pass++,
+              number_text(t), chosen, number_text(limit), part,
               number_text(row.answer.scores[static_cast<std::size_t>(chosen)]));
   }
 }

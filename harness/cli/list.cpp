@@ -1,6 +1,8 @@
 // samebits list: what there is to name in other commands.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "harness/backend/backend.h"
 #include "harness/cli/options.h"
 #include "harness/cli/output.h"
@@ -24,9 +26,11 @@ std::string spec_line(const oracle::SpecFile& file) {
 }
 
 int list_specs() {
+  std::size_t width = 0;
+  for (const BuiltinSpec& builtin : builtin_specs()) width = std::max(width, builtin.name.size());
   for (const BuiltinSpec& builtin : builtin_specs()) {
     const std::string name(builtin.name);
-    print_out("{:<26}{}\n", name, spec_line(load_spec(name)));
+    print_out("{:<{}}{}\n", name, width + 2, spec_line(load_spec(name)));
   }
   return 0;
 }

@@ -118,6 +118,9 @@ TEST(AbiAdapter, EveryEnumeratorKeepsItsName) {
       is(InputNorm::kNone, SAMEBITS_INPUT_NORM_NONE),
       is(InputNorm::kRmsnormUnweighted, SAMEBITS_INPUT_NORM_RMSNORM_UNWEIGHTED));
   check(
+      [](RouterSpec & s) -> auto& { return s.gate.input_scale_kind; }, &S::input_scale_rsqrt_hidden_size,
+      is(InputScale::kFactor, 0), is(InputScale::kRsqrtHiddenSize, 1), is(InputScale::kRsqrtHiddenSizeBf16, 2));
+  check(
       [](RouterSpec & s) -> auto& { return s.score.func; }, &S::score_func,
       is(ScoreFunc::kSoftmax, SAMEBITS_SCORE_SOFTMAX), is(ScoreFunc::kSigmoid, SAMEBITS_SCORE_SIGMOID),
       is(ScoreFunc::kSqrtSoftplus, SAMEBITS_SCORE_SQRT_SOFTPLUS), is(ScoreFunc::kIdentity, SAMEBITS_SCORE_IDENTITY));
@@ -201,6 +204,19 @@ TEST(AbiAdapter, AnUnknownEnumeratorIsRefusedWithItsName) {
   } catch (const std::invalid_argument& error) {
     EXPECT_EQ(std::string(error.what()), "score_func: 9 is no enumerator of the C ABI");
   }
+  abi = to_abi(RouterSpec());
+  abi.input_scale_rsqrt_hidden_size = 3;
+  EXPECT_THROW(from_abi(abi), std::invalid_argument);
+}
+
+TEST(AbiAdapter, TheTableHasTheTypeThatTheSpecSays) {
+  RouterSpec spec;
+  spec.hash.table_dtype = TableType::kInt64;
+  EXPECT_EQ(hash_table_dtype(spec), SAMEBITS_DTYPE_NONE) << "another layer has the table";
+  spec.selection.method = SelectionMethod::kHashTable;
+  EXPECT_EQ(hash_table_dtype(spec), SAMEBITS_INT64);
+  spec.hash.table_dtype = TableType::kInt32;
+  EXPECT_EQ(hash_table_dtype(spec), SAMEBITS_INT32);
 }
 
 samebits_info good_info() {
@@ -238,6 +254,8 @@ TEST(AbiAdapter, ClaimsSayWhatTheInfoSays) {
   EXPECT_EQ(to_claims(info).output_order, OutputOrder::kKeyDescThenIndex);
   EXPECT_TRUE(to_claims(info).returns_logits);
   EXPECT_EQ(to_claims(info).max_tokens, 9);
+  std::strcpy(info.arithmetic, "fp32-depth:40");
+  EXPECT_EQ(to_claims(info).arithmetic, Arithmetic(Arithmetic::kFp32Depth, 40));
   std::strcpy(info.arithmetic, "bf16-logits");
   info.determinism = SAMEBITS_BATCH_INVARIANT;
   info.returns_bookkeeping = 1;
@@ -260,6 +278,10 @@ TEST(AbiTable, ADescriptionThatMakesNoSenseIsNamed) {
             "memory_kinds is 0x5; allowed are 1 (host), 2 (device) and 3 (both)");
   EXPECT_EQ(problem([](samebits_info& i) { std::memset(i.arithmetic, 'a', sizeof(i.arithmetic)); }),
             "arithmetic has no terminating zero in its 32 bytes");
+  EXPECT_EQ(
+      problem([](samebits_info& i) { std::strcpy(i.arithmetic, "fp32-depth:0"); }),
+      "arithmetic is \"fp32-depth:0\"; allowed are tc256, fp32-any-order, bf16-logits, fp32-depth:D with D from 1 "
+      "to 1048576");
   EXPECT_EQ(problem([](samebits_info& i) { i.determinism = 3; }), "determinism is 3; allowed are 0 to 2");
   EXPECT_EQ(problem([](samebits_info& i) { i.tie_break = -1; }), "tie_break is -1; allowed are 0 to 1");
   EXPECT_EQ(problem([](samebits_info& i) { i.output_order = 2; }), "output_order is 2; allowed are 0 to 1");

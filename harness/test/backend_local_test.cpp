@@ -193,8 +193,10 @@ TEST(AbiTable, BadPlugInsAreNamed) {
               HasSubstr("built for version 7 of the C ABI, this program expects version 1"));
   EXPECT_THAT(load_error("missing_symbol"), HasSubstr("samebits_route_from_logits is missing"));
   EXPECT_THAT(load_error("does_not_exist"), HasSubstr("does_not_exist.so"));
-  EXPECT_EQ(load_error("unknown_arithmetic"),
-            "samebits_describe: arithmetic is \"fp16\"; allowed are \"tc256\", \"fp32-any-order\" and \"bf16-logits\"");
+  EXPECT_EQ(
+      load_error("unknown_arithmetic"),
+      "samebits_describe: arithmetic is \"fp16\"; allowed are tc256, fp32-any-order, bf16-logits, fp32-depth:D with "
+      "D from 1 to 1048576");
   EXPECT_EQ(load_error("unterminated_name"), "samebits_describe: name has no terminating zero in its 64 bytes");
   EXPECT_EQ(load_error("no_memory_kind"),
             "samebits_describe: memory_kinds is 0x0; allowed are 1 (host), 2 (device) and 3 (both)");

@@ -197,6 +197,7 @@ TEST_F(Cli, ListsAreNotEmpty) {
   EXPECT_THAT(run({"list", "specs"}).out, HasSubstr("glm-5.3-flash"));
   EXPECT_THAT(run({"list", "backends"}).out, HasSubstr("mutant:row_dependent_split"));
   EXPECT_THAT(run({"list", "laws"}).out, HasSubstr("batch_invariance"));
+  EXPECT_THAT(run({"list", "hazards"}).out, HasSubstr("ties_across_cut"));
   EXPECT_THAT(run({"list", "fields"}).out, HasSubstr("selection.bias"));
 }
 

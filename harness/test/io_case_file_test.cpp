@@ -8,6 +8,7 @@
 #include <random>
 
 #include "harness/io/spec_library.h"
+#include "harness/test/io_same_case.h"
 #include "harness/test/io_temp_folder.h"
 #include "oracle/spec/spec_yaml.h"
 #include "properties/generate.h"
@@ -32,64 +33,6 @@ variants:
 
 oracle::RouterSpec tiny_spec() {
   return oracle::parse_spec(kSpec, "tiny.yaml").base;
-}
-
-// Bits, so that NaN equals itself and -0 differs from +0.
-template <class Element>
-bool same_bits(const std::vector<Element>& a, const std::vector<Element>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(Element)) == 0);
-}
-bool same_bits(float a, float b) {
-  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
-}
-
-void expect_same_inputs(const oracle::RouterInputs& a, const oracle::RouterInputs& b) {
-  EXPECT_EQ(a.num_tokens, b.num_tokens);
-  EXPECT_EQ(a.hidden_size, b.hidden_size);
-  EXPECT_EQ(a.gate_rows, b.gate_rows);
-  EXPECT_EQ(a.num_valid_rows, b.num_valid_rows);
-  EXPECT_TRUE(same_bits(a.hidden_states, b.hidden_states));
-  EXPECT_TRUE(same_bits(a.gate_weight_bf16, b.gate_weight_bf16));
-  EXPECT_TRUE(same_bits(a.gate_weight_fp32, b.gate_weight_fp32));
-  EXPECT_TRUE(same_bits(a.linear_bias, b.linear_bias));
-  EXPECT_TRUE(same_bits(a.selection_bias, b.selection_bias));
-  EXPECT_TRUE(same_bits(a.router_logits, b.router_logits));
-}
-
-void expect_same_case(const Case& a, const Case& b) {
-  EXPECT_TRUE(a.spec == b.spec) << oracle::to_yaml(a.spec) << "\nversus\n" << oracle::to_yaml(b.spec);
-  EXPECT_EQ(a.spec_name, b.spec_name);
-  EXPECT_EQ(a.variant, b.variant);
-  const CaseDescription &x = a.description, &y = b.description;
-  EXPECT_EQ(x.seed, y.seed);
-  EXPECT_EQ(x.index, y.index);
-  EXPECT_EQ(x.hazard, y.hazard);
-  EXPECT_EQ(x.stage, y.stage);
-  EXPECT_EQ(x.num_tokens, y.num_tokens);
-  EXPECT_EQ(x.hidden_size, y.hidden_size);
-  EXPECT_EQ(x.num_experts, y.num_experts);
-  EXPECT_EQ(x.top_k, y.top_k);
-  EXPECT_EQ(x.n_group, y.n_group);
-  EXPECT_EQ(x.topk_group, y.topk_group);
-  EXPECT_EQ(x.num_valid_rows, y.num_valid_rows);
-  EXPECT_EQ(x.data_key, y.data_key);
-  EXPECT_EQ(x.hidden, y.hidden);
-  EXPECT_EQ(x.weight, y.weight);
-  EXPECT_EQ(x.gate_weight_dtype, y.gate_weight_dtype);
-  EXPECT_EQ(x.linear_bias, y.linear_bias);
-  EXPECT_EQ(x.selection_bias, y.selection_bias);
-  EXPECT_TRUE(same_bits(x.bias_offset, y.bias_offset));
-  EXPECT_TRUE(same_bits(x.bias_spread, y.bias_spread));
-  EXPECT_EQ(x.logits, y.logits);
-  EXPECT_TRUE(same_bits(x.logits_offset, y.logits_offset));
-  EXPECT_TRUE(same_bits(x.logits_spread, y.logits_spread));
-  EXPECT_EQ(x.plants, y.plants);
-  EXPECT_EQ(x.keep_rows, y.keep_rows);
-  EXPECT_EQ(x.keep_experts, y.keep_experts);
-  EXPECT_EQ(x.keep_columns, y.keep_columns);
-  EXPECT_EQ(x.generated_hidden_size, y.generated_hidden_size);
-  ASSERT_EQ(x.data.has_value(), y.data.has_value());
-  if (x.data) expect_same_inputs(*x.data, *y.data);
 }
 
 Case generated(std::uint64_t index) {
@@ -319,7 +262,8 @@ constexpr Lie kLies[] = {
     {"topk_ids: [0, 1]", "topk_ids: [0, 4]", ":34:21: .*from -1 to 3.*"},
     {"source: \"here\"", "source: \"here\"\n  weight_tolerance: 0.1", ".*needs tolerance_reason.*"},
     {"spec:\n", "spec: &a\n", "no error"},
-    {"selection: {bias: fp32}", "selection: {bias: none}", ":.*selection_bias is given; the spec has no such bias"},
+    {"selection: {bias: fp32}", "selection: {bias: none}",
+     ":.*selection_bias is given; the spec has none \\(selection.bias\\)"},
     {"selection: {bias: fp32}", "selection: {bais: fp32}", ":.*:7:.*"},
     {"expected:", "variant: other\nexpected:", ".*other.*"},
     {"expected:", "\t- [\n", ":.*"},
