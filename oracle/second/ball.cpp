@@ -136,6 +136,7 @@ Ball with_error(Real center, double radius) {
   const double size = std::abs(mpfr_get_d(center, MPFR_RNDA));
   // The least double keeps an inexact ball from becoming exact.
   const double error = ((radius + (size * kWorkingError)) * kSlack) + std::numeric_limits<double>::denorm_min();
+  if (!(error < kUnknown)) return unknown();
   return Ball{std::move(center), error};
 }
 

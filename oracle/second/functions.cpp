@@ -32,8 +32,13 @@ Ball evaluated(Real center, double moved, double ulps) {
   return with_error(std::move(center), moved + (ulps * ulp));
 }
 
+// Bound of value * (e^r - 1) where value <= e^exponent; for large r, e^(exponent + r).
+double grown(double value, double exponent, double r) {
+  return r < 50 ? value * std::expm1(r) * (1 + 0x1p-50) : std::exp(exponent + r) * (1 + 0x1p-40);
+}
+
 struct Published final : Functions {
-  // |e^x' - e^x| <= e^x (e^r - 1).
+  // |e^x' - e^x| <= e^x (e^r - 1) <= e^(x + r).
   Ball exp(const Ball& x) const override {
     if (is_unknown(x)) return unknown();
     Real y;
@@ -44,10 +49,12 @@ struct Published final : Functions {
     if (value > 0x1p128 * (1 + 0x1p-10) && x.radius < 0x1p-12) {
       return exact(std::numeric_limits<float>::infinity());
     }
-    return evaluated(std::move(y), value * std::expm1(x.radius), kExpUlp);
+    const double moved = grown(value, mpfr_get_d(x.center, MPFR_RNDU), x.radius);
+    return evaluated(std::move(y), moved, kExpUlp);
   }
 
-  // The logarithm of s' = s (1 - s) has the slope 1 - 2s, in [-1, 1]; so |s(x') - s(x)| <= s (1 - s) (e^r - 1).
+  // The logarithm of s' = s (1 - s) has the slope 1 - 2s, in [-1, 1]; so |s(x') - s(x)| <= s (1 - s) (e^r - 1), and
+  // s (1 - s) <= e^-|x|. It is never more than 1.
   Ball sigmoid(const Ball& x) const override {
     if (is_unknown(x)) return unknown();
     if (is_nan(x)) return x;
@@ -57,7 +64,8 @@ struct Published final : Functions {
     mpfr_exp(t, t, MPFR_RNDN);
     Real d;
     mpfr_add_ui(d, t, 1, MPFR_RNDN);
-    const double slope = mpfr_get_d(t, MPFR_RNDU) * (1 + 0x1p-50);  // >= t / (1 + t)^2
+    const double moved =
+        std::min(1.0, grown(mpfr_get_d(t, MPFR_RNDU), -std::abs(mpfr_get_d(x.center, MPFR_RNDZ)), x.radius));
     Real y;
     if (mpfr_signbit(x.center) == 0) {
       mpfr_ui_div(y, 1, d, MPFR_RNDN);
@@ -65,11 +73,11 @@ struct Published final : Functions {
       mpfr_div(y, t, d, MPFR_RNDN);
     }
     if (!is_finite(x)) return limit(std::move(y));
-    return evaluated(std::move(y), slope * std::expm1(x.radius), kSigmoidUlp);
+    return evaluated(std::move(y), moved, kSigmoidUlp);
   }
 
   // f = sqrt(p), p = log(1 + e^x). The slope of log f is sigmoid(x) / 2p <= 1/2, as p = -log(1 - sigmoid) >= sigmoid;
-  // so |f(x') - f(x)| <= f (e^(r/2) - 1).
+  // so |f(x') - f(x)| <= f (e^(r/2) - 1), where f <= e^(x/2). The slope of f is sigmoid(x) / 2f <= 1/2.
   Ball sqrt_softplus(const Ball& x) const override {
     if (is_unknown(x)) return unknown();
     if (is_nan(x)) return x;
@@ -82,7 +90,8 @@ struct Published final : Functions {
     mpfr_sqrt(p, p, MPFR_RNDN);
     if (!is_finite(x)) return limit(std::move(p));
     const double value = mpfr_get_d(p, MPFR_RNDU);
-    return evaluated(std::move(p), value * std::expm1(x.radius / 2), kSqrtSoftplusUlp);
+    const double moved = std::min(x.radius / 2, grown(value, mpfr_get_d(x.center, MPFR_RNDU) / 2, x.radius / 2));
+    return evaluated(std::move(p), moved, kSqrtSoftplusUlp);
   }
 
   // The slope is at most 1.

@@ -6,12 +6,14 @@
 #include <string>
 
 #include "oracle/second/test/compare/campaign.h"
+#include "oracle/second/test/compare/rules.h"
 
 namespace samebits::second {
 namespace {
 
 constexpr std::int64_t kRows = 100000;
 constexpr std::int64_t kShards = 8;
+constexpr std::int64_t kParts = 4;  // of the specs at full size
 
 void expect_no_difference(const Tally& tally) {
   std::cout << tally.text();
@@ -24,15 +26,14 @@ std::int64_t count(const Tally& tally, const std::string& what, Outcome outcome)
   return at == tally.counts.end() ? 0 : at->second[static_cast<std::size_t>(outcome)];
 }
 
-class ReducedRows : public testing::TestWithParam<std::int64_t> {};
+class ReducedRowsShard : public testing::TestWithParam<std::int64_t> {};
 
-TEST_P(ReducedRows, HaveTheSameAnswers) {
+TEST_P(ReducedRowsShard, HaveTheSameAnswers) {
   const std::vector<NamedSpec> specs = all_specs();
   const FirstOracle first;
   Tally tally;
-  for (std::int64_t i = GetParam(); i < kRows / kRowsOfCase; i += kShards) {
-    tally.add(compare(first, reduced_case(specs, 1, i)));
-  }
+  const auto [begin, end] = shard_range(kRows / kRowsOfCase, GetParam(), kShards);
+  for (std::int64_t i = begin; i < end; ++i) tally.add(compare(first, reduced_case(specs, 1, i)));
   expect_no_difference(tally);
   EXPECT_GE(tally.rows, kRows / kShards - kRowsOfCase);
   // A bound that decides nothing would compare nothing.
@@ -46,23 +47,33 @@ TEST_P(ReducedRows, HaveTheSameAnswers) {
   EXPECT_GT(tally.rows_without_answer, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shard, ReducedRows, testing::Range<std::int64_t>(0, kShards));
-
-class FullSizeRows : public testing::TestWithParam<std::size_t> {};
-
-TEST_P(FullSizeRows, HaveTheSameAnswers) {
-  constexpr std::size_t kParts = 4;
+// Each special rule of the contract is met, and more often than once.
+TEST(ReducedRows, MeetEveryRule) {
   const std::vector<NamedSpec> specs = all_specs();
   const FirstOracle first;
   Tally tally;
-  for (std::size_t i = GetParam(); i < specs.size(); i += kParts) {
-    tally.add(compare(first, full_size_case(specs[i], i, 20)));
+  for (std::int64_t i = 0; i < 2000; ++i) tally.add(compare(first, reduced_case(specs, 4, i)));
+  expect_no_difference(tally);
+  for (const char* rule : all_rules()) EXPECT_GE(tally.rules[rule], 10) << rule;
+}
+
+INSTANTIATE_TEST_SUITE_P(Shard, ReducedRowsShard, testing::Range<std::int64_t>(0, kShards));
+
+class FullSizeRows : public testing::TestWithParam<std::int64_t> {};
+
+TEST_P(FullSizeRows, HaveTheSameAnswers) {
+  const std::vector<NamedSpec> specs = all_specs();
+  const FirstOracle first;
+  Tally tally;
+  const auto [begin, end] = shard_range(std::ssize(specs), GetParam(), kParts);
+  for (std::int64_t i = begin; i < end; ++i) {
+    tally.add(compare(first, full_size_case(specs[static_cast<std::size_t>(i)], static_cast<std::uint64_t>(i), 20)));
   }
   expect_no_difference(tally);
   EXPECT_GT(count(tally, "published: set", Outcome::kEqual), tally.rows * 3 / 4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Part, FullSizeRows, testing::Range<std::size_t>(0, 4));
+INSTANTIATE_TEST_SUITE_P(Part, FullSizeRows, testing::Range<std::int64_t>(0, kParts));
 
 TEST(ManyRows, HaveTheSameAnswers) {
   if (std::getenv("SAMEBITS_EXHAUSTIVE") == nullptr) {

@@ -1,6 +1,6 @@
 // Compares the two oracles on many rows. Prints counts, and the differences in full; exit code 1 when there are any.
 //
-//   second_compare --cases N --seed S --shard i/n    N rows in all, of which shard i of n takes every n-th case
+//   second_compare --cases N --seed S --shard i/n    N rows in all, of which shard i of n takes the i-th part
 //   second_compare --case I --seed S                 one case
 //   second_compare --full-size ROWS --seed S --shard i/n   rows of every spec at its own size
 #include <chrono>
@@ -112,13 +112,16 @@ int run(const Options& options) {
   if (options.single_case >= 0) {
     progress.add(second::compare(first, second::reduced_case(specs, options.seed, options.single_case)));
   } else if (options.full_size_rows > 0) {
-    for (std::size_t i = static_cast<std::size_t>(options.shard); i < specs.size() && stop == 0;
-         i += static_cast<std::size_t>(options.shards)) {
-      progress.add(second::compare(first, second::full_size_case(specs[i], options.seed + i, options.full_size_rows)));
+    const auto range = second::shard_range(std::ssize(specs), options.shard, options.shards);
+    for (std::int64_t i = range.first; i < range.end && stop == 0; ++i) {
+      const auto& spec = specs[static_cast<std::size_t>(i)];
+      progress.add(second::compare(
+          first, second::full_size_case(spec, options.seed + static_cast<std::uint64_t>(i), options.full_size_rows)));
     }
   } else {
     const std::int64_t count = (options.cases + second::kRowsOfCase - 1) / second::kRowsOfCase;
-    for (std::int64_t i = options.shard; i < count && stop == 0; i += options.shards) {
+    const auto range = second::shard_range(count, options.shard, options.shards);
+    for (std::int64_t i = range.first; i < range.end && stop == 0; ++i) {
       progress.add(second::compare(first, second::reduced_case(specs, options.seed, i)));
     }
   }

@@ -106,6 +106,22 @@ TEST(Ball, ARoundingThatIsDecidedIsExact) {
   EXPECT_FALSE(is_exact(rounded(with_error(center, 0x1p-40), kFp32)));
 }
 
+// Radii so large that e^r overflows, at arguments where e^x underflows.
+TEST(Ball, HugeRadiiStayBounds) {
+  const auto at = [](double center, double radius) {
+    Real real;
+    mpfr_set_d(real, center, MPFR_RNDN);
+    return with_error(std::move(real), radius);
+  };
+  const Functions& functions = published_functions();
+  EXPECT_LT(functions.sigmoid(at(-8e21, 3e15)).radius, 0x1p-148);
+  EXPECT_LT(functions.exp(at(-8e21, 3e15)).radius, 0x1p-148);
+  EXPECT_LT(functions.sqrt_softplus(at(-8e21, 3e15)).radius, 0x1p-148);
+  EXPECT_GE(functions.sigmoid(at(-1000, 2000)).radius, 1);
+  EXPECT_GE(functions.sqrt_softplus(at(-1000, 2000)).radius, std::sqrt(1000.0));
+  EXPECT_TRUE(is_unknown(functions.exp(at(-1000, 2000))));
+}
+
 // The largest errors of the contract's functions, on arguments of every size.
 TEST(PublishedFunctions, HoldTheContractsFunctions) {
   const Functions& published = published_functions();

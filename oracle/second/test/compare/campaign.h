@@ -18,4 +18,13 @@ Case reduced_case(const std::vector<NamedSpec>& specs, std::uint64_t seed, std::
 // their base.
 Case full_size_case(const NamedSpec& spec, std::uint64_t seed, std::int64_t num_rows);
 
+// Indices of shard i of n when 0 .. count - 1 are cut into n runs of neighbours, so that each meets every spec.
+struct Range {
+  std::int64_t first;
+  std::int64_t end;
+};
+inline Range shard_range(std::int64_t count, std::int64_t shard, std::int64_t shards) {
+  return {count * shard / shards, count * (shard + 1) / shards};
+}
+
 }  // namespace samebits::second

@@ -10,6 +10,7 @@
 #include "oracle/second/logits.h"
 #include "oracle/second/score.h"
 #include "oracle/second/select.h"
+#include "oracle/second/test/compare/rules.h"
 #include "oracle/second/weigh.h"
 #include "oracle/spec/spec_yaml.h"
 
@@ -295,6 +296,7 @@ std::vector<std::int32_t> RowComparison::run(std::span<const float> logits, cons
     bits("bits: weights", answer.weights, Balls(columns, exact(0)));
     return answer.ids;
   }
+  for (const std::string& rule : rules_met(spec_, logits, answer)) ++tally_.rules[rule];
   compare_steps(logits, row, answer);
   compare_published(published, row, answer);
   return answer.ids;

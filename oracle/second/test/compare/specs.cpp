@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 
 #include "oracle/spec/spec_yaml.h"
@@ -67,7 +68,7 @@ void reduce_groups(RouterSpec& spec, Random& random) {
 }
 
 void vary_once(RouterSpec& spec, Random& random) {
-  switch (random.below(16)) {
+  switch (random.below(22)) {
     case 0:
       spec.weights.eps_mode = oracle::EpsMode::kNone;
       spec.weights.eps = 0;
@@ -96,6 +97,7 @@ void vary_once(RouterSpec& spec, Random& random) {
     case 7:
       spec.score.func = one_of(random, std::array{oracle::ScoreFunc::kSoftmax, oracle::ScoreFunc::kSigmoid,
                                                   oracle::ScoreFunc::kSqrtSoftplus, oracle::ScoreFunc::kIdentity});
+      if (random.one_in(2)) spec.weights.renormalize = oracle::Renormalize::kNone;
       break;
     case 8:
       spec.selection.sort = one_of(random, std::array{oracle::SlotOrder::kByKeyDesc, oracle::SlotOrder::kByIndex});
@@ -127,6 +129,37 @@ void vary_once(RouterSpec& spec, Random& random) {
       spec.gate.logits_dtype = one_of(random, std::array{oracle::FloatType::kFp32, oracle::FloatType::kBf16});
       spec.gate.linear_bias =
           one_of(random, std::array{oracle::BiasType::kNone, oracle::BiasType::kBf16, oracle::BiasType::kFp32});
+      break;
+    case 16:
+      spec.logits.temperature = one_of(random, std::array{0.5, 1.0, 1.7, 1e-30, 100.0});
+      spec.logits.softcap = one_of(random, std::array<std::optional<double>, 4>{std::nullopt, 30.0, 0.3, 1e30});
+      break;
+    case 17:
+      spec.gate.input_scale_vector = random.one_in(2);
+      spec.gate.input_norm =
+          one_of(random, std::array{oracle::InputNorm::kNone, oracle::InputNorm::kRmsnormUnweighted});
+      spec.gate.input_norm_eps = one_of(random, std::array<std::optional<double>, 3>{std::nullopt, 1e-6, 1e-30});
+      break;
+    case 18:
+      spec.gate.input_scale_kind =
+          one_of(random, std::array{oracle::InputScale::kFactor, oracle::InputScale::kRsqrtHiddenSize,
+                                    oracle::InputScale::kRsqrtHiddenSizeBf16});
+      spec.gate.input_scale = spec.gate.input_scale_kind == oracle::InputScale::kFactor ? 0.37 : 1.0;
+      break;
+    case 19:
+      spec.weights.renormalize = oracle::Renormalize::kLogSpaceL1;
+      spec.weights.eps_mode = oracle::EpsMode::kNone;
+      spec.weights.eps = 0;
+      spec.score.func = oracle::ScoreFunc::kSigmoid;
+      break;
+    case 20:
+      spec.special.zero_experts = random.between(1, 4);
+      spec.special.zero_type =
+          one_of(random, std::array{oracle::ZeroType::kIdentity, oracle::ZeroType::kIdentityRemappedToId0Weight0});
+      break;
+    case 21:
+      spec.special.shared_experts = random.between(1, 3);
+      spec.special.shared_mode = oracle::SharedMode::kInGate;
       break;
   }
 }

@@ -15,6 +15,7 @@ void Tally::add(const Tally& other) {
   for (const auto& [what, outcomes] : other.counts) {
     for (std::size_t i = 0; i < outcomes.size(); ++i) counts[what][i] += outcomes[i];
   }
+  for (const auto& [rule, count] : other.rules) rules[rule] += count;
   for (const std::string& text : other.differences) {
     if (differences.size() < kTexts) differences.push_back(text);
   }
@@ -38,7 +39,9 @@ std::string Tally::text() const {
                   static_cast<long long>(n[1]), static_cast<long long>(n[2]), static_cast<long long>(n[3]));
     text += line;
   }
-  return text;
+  text += "rows that met a rule:";
+  for (const auto& [rule, count] : rules) text += "  " + rule + " " + std::to_string(count);
+  return text + "\n";
 }
 
 }  // namespace samebits::second

@@ -21,7 +21,8 @@ struct Tally {
   std::int64_t rows_without_answer = 0;
   // By what was compared: "bits: keys", "published: set", ...
   std::map<std::string, std::array<std::int64_t, 4>> counts;
-  std::vector<std::string> differences;  // texts of the first few
+  std::map<std::string, std::int64_t> rules;  // rows that met a special rule of the contract
+  std::vector<std::string> differences;       // texts of the first few
 
   void add(const std::string& what, Outcome outcome) { ++counts[what][static_cast<std::size_t>(outcome)]; }
   void add(const Tally& other);
