@@ -207,7 +207,7 @@ samebits_status samebits_supports(const samebits_router_spec* spec, char* reason
                {"zero_experts", double(spec->zero_experts), 0}};
   for (const auto& rule : rules) {
     if (rule.found == rule.allowed) continue;
-    std::snprintf(reason, reason_size, "%s is %g; this router does %g", rule.field, rule.found, rule.allowed);
+    std::snprintf(reason, reason_size, "%s: found %g, this router has %g", rule.field, rule.found, rule.allowed);
     return SAMEBITS_UNSUPPORTED;
   }
   return SAMEBITS_OK;

@@ -36,7 +36,12 @@ int list_specs() {
 }
 
 int list_backend_names() {
-  for (const BackendListing& backend : list_backends()) print_out("{:<32}{}\n", backend.name, backend.description);
+  const std::vector<BackendListing> backends = list_backends();
+  std::size_t width = 0;
+  for (const BackendListing& backend : backends) width = std::max(width, backend.name.size());
+  for (const BackendListing& backend : backends) {
+    print_out("{:<{}}{}\n", backend.name, width + 2, backend.description);
+  }
   return 0;
 }
 

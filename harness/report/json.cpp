@@ -20,6 +20,9 @@ ordered_json shape_of(const properties::Case& c) {
   ordered_json shape = {{"num_tokens", d.num_tokens}, {"num_experts", d.num_experts}, {"top_k", d.top_k}};
   if (d.stage == properties::Stage::kFull) shape["hidden_size"] = d.hidden_size;
   if (d.n_group > 1) shape["n_group"] = d.n_group;
+  if (d.zero_experts > 0) shape["zero_experts"] = d.zero_experts;
+  if (d.shared_in_gate > 0) shape["shared_in_gate"] = d.shared_in_gate;
+  if (d.vocab_size > 0) shape["vocab_size"] = d.vocab_size;
   return shape;
 }
 

@@ -183,11 +183,11 @@ TEST(HostPlugin, ARefusalNamesTheFieldAndBothValues) {
   EXPECT_EQ(detail::supports<EchoRouter>(&spec, reason, sizeof(reason)), SAMEBITS_OK);
   spec.softcap = 30;
   EXPECT_EQ(detail::supports<EchoRouter>(&spec, reason, sizeof(reason)), SAMEBITS_UNSUPPORTED);
-  EXPECT_EQ(std::string(reason), "softcap is 30; this router does 0");
+  EXPECT_EQ(std::string(reason), "softcap: found 30, this router has 0");
   EchoRouter* router = nullptr;
   const Constants constants;
   EXPECT_EQ(detail::create(&spec, &constants.c, &router), SAMEBITS_UNSUPPORTED);
-  EXPECT_EQ(detail::last_error(), "softcap is 30; this router does 0");
+  EXPECT_EQ(detail::last_error(), "softcap: found 30, this router has 0");
 }
 
 }  // namespace
