@@ -1,7 +1,7 @@
 // exp, sigmoid, softplus, sqrt(softplus), tanh, log, log1p, rsqrt, sum32 and softmax with the bits of the contract:
 // each is a fixed list of correctly rounded operations, in this order, with these coefficients. Plain C++; compiled per
 // target for its fused multiply-add. Largest errors over all 2^32 inputs, in ulp: exp 0.77, sigmoid 0.77, softplus
-// 0.77, sqrt(softplus) 0.91.
+// 0.77, sqrt(softplus) 0.91, tanh 0.69, log 0.55, log1p 0.88, rsqrt 1.50.
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/simd_targets.h"
 

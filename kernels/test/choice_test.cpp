@@ -63,10 +63,10 @@ TEST(RowClasses, HaveABiasForEveryExpertThatCompetes) {
   spec.zero_experts = 2, spec.zero_type = SAMEBITS_ZERO_EXPERTS_IDENTITY;
   spec.num_bias_variants = 2;
   Constants constants;
-  constants.selection_bias = {0, 0, 5, 0, 3, 1};
+  constants.selection_bias = {0, 0, 5, 3, 0, 1};
   CallOptions options;
   options.row_class = {0, 1};
-  EXPECT_EQ(TestRouter(spec, constants).route_from_logits({0, 0, 0, 0, 0, 0}, options).ids, (Ids{2, 1}));
+  EXPECT_EQ(TestRouter(spec, constants).route_from_logits({0, 0, 0, 0, 0, 0}, options).ids, (Ids{2, 0}));
 }
 
 TEST(RowClasses, MeanNothingWithoutABias) {
