@@ -20,9 +20,10 @@ struct Interval {
 inline constexpr Interval kUnbounded{-std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
 inline constexpr Interval kNothingClaimed{1.0, 0.0};  // of a value that may be NaN or Inf
 
+// An infinite end stays where it is.
 inline Interval widened(Interval interval, double relative, double absolute) {
-  return {interval.lower - std::fabs(interval.lower) * relative - absolute,
-          interval.upper + std::fabs(interval.upper) * relative + absolute};
+  const auto slack = [&](double end) { return std::isinf(end) ? 0.0 : std::fabs(end) * relative + absolute; };
+  return {interval.lower - slack(interval.lower), interval.upper + slack(interval.upper)};
 }
 
 inline Interval non_negative(Interval interval) {

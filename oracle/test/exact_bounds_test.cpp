@@ -331,6 +331,10 @@ TEST(WeightBounds, LearnedFactorsMultiplyAndMayOverflow) {
   EXPECT_TRUE(bounds[1].contains(-0.75));
   EXPECT_FALSE(bounds[1].contains(0.75));
   EXPECT_EQ(bounds[2].upper, std::numeric_limits<double>::infinity()) << "9e38 * 0.25 may have passed through Inf";
+  EXPECT_TRUE(weight_sum_bounds(weights, values, 3e38f).contains(0.0));
+  EXPECT_TRUE(weight_sum_bounds(weights, values, 3e38f).contains(-1e38));
+  EXPECT_TRUE(log_space_weight_sum_bounds(weights, values, 3e38f).contains(0.0));
+  EXPECT_FALSE(log_space_weight_sum_bounds(weights, values, 3e37f).contains(0.0));
   // The unseen half of the sum halves every weight.
   const auto halved = weight_bounds(weights, values, {1.0, 1.0}, {});
   EXPECT_TRUE(halved[0].contains(0.25));
