@@ -77,7 +77,8 @@ Weighed<Real> weigh(const RouterSpec::Weights& spec, std::span<const Real> value
   if (infinite) {
     for (Real& x : s) x = x == kInf ? Real{1} : Real{0};
   }
-  for (std::size_t i = 0; i < s.size(); ++i) result.sum = i == 0 ? s[0] : A::add(result.sum, s[i]);
+  const std::vector<Real>& terms = renormalize ? s : result.values;
+  for (std::size_t i = 0; i < terms.size(); ++i) result.sum = i == 0 ? terms[0] : A::add(result.sum, terms[i]);
   result.denominator = renormalize ? weight_denominator(spec, result.sum) : Real{1};
 
   for (std::size_t i = 0; i < s.size(); ++i) {
