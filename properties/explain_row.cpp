@@ -112,6 +112,25 @@ bool ranks_before(const Answer& answer, std::int64_t a, std::int64_t b) {
   return a < b;
 }
 
+std::vector<std::string> explain_logits(const RouterSpec& spec, const oracle::RouterInputs& inputs, std::int64_t row,
+                                        std::span<const float> logits, std::span<const float> observed) {
+  const Setup contract = setup_of(spec, inputs, row, logits);
+  const auto same = [](float a, float b) {
+    return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) || (std::isnan(a) && std::isnan(b));
+  };
+  std::vector<std::string> notes;
+  for (const auto& mistakes : {general_mistakes(), feature_mistakes()}) {
+    for (const Mistake& mistake : mistakes) {
+      Setup setup = contract;
+      if (!mistake.make(setup)) continue;
+      if (std::equal(observed.begin(), observed.end(), setup.logits.begin(), setup.logits.end(), same)) {
+        notes.push_back(std::string("reproduced by: ") + mistake.text);
+      }
+    }
+  }
+  return notes;
+}
+
 std::vector<std::string> explain_ids(const RouterSpec& spec, const oracle::RouterInputs& inputs, std::int64_t row,
                                      std::span<const float> logits, std::span<const std::int64_t> ids) {
   const bool in_order = spec.selection.method == oracle::SelectionMethod::kHashTable;

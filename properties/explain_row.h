@@ -24,6 +24,10 @@ struct Alternative {
 std::vector<Alternative> alternatives(const oracle::RouterSpec& spec, const oracle::RouterInputs& inputs,
                                       std::int64_t row, std::span<const float> logits);
 
+// One line for each mistake that reproduces the returned logits `observed` [G] bit for bit (any NaN for NaN).
+std::vector<std::string> explain_logits(const oracle::RouterSpec& spec, const oracle::RouterInputs& inputs,
+                                        std::int64_t row, std::span<const float> logits,
+                                        std::span<const float> observed);
 // One line for each mistake that reproduces the set `ids`; where a table gives the ids, in their order.
 std::vector<std::string> explain_ids(const oracle::RouterSpec& spec, const oracle::RouterInputs& inputs,
                                      std::int64_t row, std::span<const float> logits,

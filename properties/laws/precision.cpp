@@ -1,5 +1,7 @@
 #include <cstddef>
+#include <utility>
 
+#include "properties/explain_row.h"
 #include "properties/laws/laws.h"
 #include "properties/laws/rows.h"
 #include "properties/oracle_answers.h"
@@ -12,14 +14,17 @@ std::optional<std::string> not_applicable(const oracle::RouterSpec&, const Claim
   return "the router does not return its logits";
 }
 
-std::optional<Violation> check_bits(OracleAnswers& answers, std::int64_t row, std::span<const float> observed) {
-  const std::span<const float> expected = answers.logits(row);
+std::optional<Violation> check_bits(const Evidence& evidence, std::int64_t row, std::span<const float> observed) {
+  const std::span<const float> expected = evidence.oracle.logits(row);
   const RowView seen{{}, {}, observed};
   const RowView wanted{{}, {}, expected};
   const auto difference = first_difference(seen, wanted);
   if (!difference) return std::nullopt;
   Violation violation = violation_of(*difference, kPrecision.id, row, "");
   violation.notes.push_back(count_differences(seen, wanted));
+  for (std::string& note : explain_logits(evidence.c.spec, evidence.inputs, row, expected, observed)) {
+    violation.notes.push_back(std::move(note));
+  }
   return violation;
 }
 
@@ -51,7 +56,7 @@ LawOutcome check(const Evidence& evidence) {
     outcome.relevant += judged.in_main() ? 1 : 0;
     if (outcome.violation) continue;
     outcome.violation =
-        exact ? check_bits(evidence.oracle, judged.row, observed) : check_bounds(evidence.oracle, judged.row, observed);
+        exact ? check_bits(evidence, judged.row, observed) : check_bounds(evidence.oracle, judged.row, observed);
     if (outcome.violation) name_run(*outcome.violation, judged);
   }
   return outcome;

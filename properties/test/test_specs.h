@@ -21,7 +21,8 @@ inline oracle::RouterSpec model(const std::string& name, std::optional<std::stri
   return oracle::resolve(oracle::read_spec_file(path), {std::move(variant), std::nullopt, {}});
 }
 
-// Every spec of the fixtures that can be run, in name order; H = 4096 where a spec does not know its own.
+// Every spec of the fixtures that can be run, its layers and variants, in name order; H = 4096 where a spec does not
+// know its own.
 inline std::vector<oracle::RouterSpec> all_models() {
   std::vector<std::filesystem::path> paths;
   for (const auto& entry :
@@ -30,10 +31,18 @@ inline std::vector<oracle::RouterSpec> all_models() {
   }
   std::sort(paths.begin(), paths.end());
   std::vector<oracle::RouterSpec> specs;
-  for (const auto& path : paths) {
-    oracle::RouterSpec spec = oracle::resolve(oracle::read_spec_file(path), {});
+  const auto add = [&](const oracle::SpecFile& file, const oracle::Resolution& resolution) {
+    oracle::RouterSpec spec = oracle::resolve(file, resolution);
     if (!spec.shape.hidden_size) spec.shape.hidden_size = 4096;
     if (!oracle::unsupported_reason(spec)) specs.push_back(std::move(spec));
+  };
+  for (const auto& path : paths) {
+    const oracle::SpecFile file = oracle::read_spec_file(path);
+    add(file, {});
+    for (const oracle::LayerOverride& layers : file.layer_overrides) {
+      add(file, {.layer = layers.layers.empty() ? layers.name : std::to_string(layers.layers.front())});
+    }
+    for (const auto& variant : file.variants) add(file, {.variant = variant.first});
   }
   return specs;
 }
