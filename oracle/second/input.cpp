@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -72,6 +73,7 @@ std::vector<Ball> published_input(const RouterSpec& spec, const RouterInputs& in
   double units = 5;
   Real factor;
   mpfr_set_ui(factor, 1, MPFR_RNDN);
+  double scale_size = 1;
   bool bounded = true;
   for (const Ball& value : x) bounded = bounded && is_finite(value) && magnitude(value) < 0x1p50;
   if (normalizes && bounded) {
@@ -90,6 +92,7 @@ std::vector<Ball> published_input(const RouterSpec& spec, const RouterInputs& in
     mpfr_mul(factor, factor, root, MPFR_RNDN);
   } else if (const auto scale = input_scale(spec, inputs.hidden_size)) {
     mpfr_mul(factor, factor, scale->center, MPFR_RNDN);
+    scale_size = magnitude(*scale);
   }
   std::vector<Ball> prepared;
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -103,7 +106,7 @@ std::vector<Ball> published_input(const RouterSpec& spec, const RouterInputs& in
     mpfr_mul_d(value, value, learned, MPFR_RNDN);
     // A product that is subnormal in fp32 is off by 2^-150 more, times the factors that follow.
     const double size = std::abs(mpfr_get_d(value, MPFR_RNDA));
-    const double underflow = 0x1p-150 * (2 + std::abs(static_cast<double>(learned)));
+    const double underflow = 0x1p-150 * (2 + std::abs(static_cast<double>(learned))) * std::max(1.0, scale_size);
     prepared.push_back(rounded(with_error(std::move(value), (size * units * kUnit * 1.01) + underflow), kBf16));
   }
   return prepared;

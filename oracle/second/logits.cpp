@@ -62,14 +62,15 @@ Number decode(std::uint16_t bits) {
 //
 // In one step each of 17 magnitudes is cut to a multiple of 2^(emax - 25), and the sum to 24 bits: less than
 // 17 * 2^(emax - 25) + 2^-23 |sum| + 2^-149. emax is the largest exponent of a product, that of c, or -133. |c| and
-// |sum| are at most the sum of |product| so far plus the error so far. A step of zeros changes nothing.
+// |sum| are at most the sum of |product| so far plus the error so far; the exponent of a subnormal c is -126. A step of
+// zeros changes nothing.
 class ChainBound {
  public:
   void step(double magnitudes, int greatest_exponent) {
     if (magnitudes == 0) return;
     const double before = total_ + error_;
     int exponent = std::max(greatest_exponent, -133);
-    if (before > 0) exponent = std::max(exponent, std::ilogb(before));
+    if (before > 0) exponent = std::max({exponent, std::ilogb(before), -126});
     total_ += magnitudes;
     const double cut = std::ldexp(17.0, exponent - 25);
     error_ = (error_ + cut + (0x1p-23 * (total_ + error_ + cut)) + 0x1p-149) * (1 + 0x1p-23);

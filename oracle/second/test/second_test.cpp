@@ -13,6 +13,7 @@
 #include "oracle/second/ball.h"
 #include "oracle/second/exact_dot.h"
 #include "oracle/second/functions.h"
+#include "oracle/second/logits.h"
 #include "oracle/second/step.h"
 #include "oracle/second/test/compare/random.h"
 #include "oracle/tensors/bf16.h"
@@ -194,6 +195,42 @@ TEST(Step, FollowsEachRule) {
   EXPECT_EQ(bits(one_step(1, {kInf}, {0})), 0x7fffffffu);
   EXPECT_EQ(bits(one_step(kInf, {-kInf}, {1})), 0x7fffffffu);
   EXPECT_EQ(bits(one_step(std::bit_cast<float>(0xffc00001u), {1}, {1})), 0x7fffffffu);
+}
+
+// Rows of numbers so small that the accumulator is subnormal, or so mixed that alignment cuts most of them: the bound
+// of the published logits must hold what steps return, and must not be empty.
+TEST(PublishedLogits, HoldTheStepsOfHardRows) {
+  Random random(5);
+  oracle::RouterSpec spec;
+  spec.shape = {.hidden_size = 64, .num_experts = 1, .top_k = 1, .num_layers = {}, .num_moe_layers = {}};
+  for (int i = 0; i < 20000; ++i) {
+    const int spread = static_cast<int>(random.between(0, 25));
+    const int center = static_cast<int>(random.between(-75, -60)) * (random.one_in(2) ? 1 : 0);
+    const auto operands = [&] {
+      std::vector<std::uint16_t> values;
+      for (int p = 0; p < 64; ++p) {
+        values.push_back(bf16(static_cast<float>(
+            random.normal() * std::ldexp(1.0, center + static_cast<int>(random.between(-spread, spread))))));
+      }
+      return values;
+    };
+    oracle::RouterInputs inputs;
+    inputs.hidden_size = 64;
+    inputs.gate_rows = 1;
+    inputs.gate_weight_bf16 = operands();
+    const std::vector<std::uint16_t> row = operands();
+    const Ball ball = published_logits(spec, Gate(inputs), row).front();
+    const float found = chain(row, inputs.gate_weight_bf16);
+    Real distance;
+    mpfr_sub(distance, ball.center, exact(found).center, MPFR_RNDA);
+    ASSERT_LE(std::abs(mpfr_get_d(distance, MPFR_RNDA)), ball.radius) << "row " << i << ": " << found;
+    double magnitudes = 0;
+    for (std::size_t p = 0; p < row.size(); ++p) {
+      magnitudes += std::abs(static_cast<double>(oracle::bf16_to_fp32(row[p])) *
+                             static_cast<double>(oracle::bf16_to_fp32(inputs.gate_weight_bf16[p])));
+    }
+    ASSERT_LE(ball.radius, (magnitudes * 0x1p-15) + 0x1p-144) << "row " << i;
+  }
 }
 
 TEST(Step, AgreesWithTheFirstOracle) {
