@@ -17,13 +17,11 @@
 #include "harness/io/safetensors.h"
 #include "harness/io/spec_library.h"
 #include "harness/io/tensor_text.h"
+#include "harness/witness/row_certificate.h"
 #include "oracle/emulate/prepared_input.h"
-#include "oracle/exact/key_bounds.h"
 #include "oracle/exact/logit_bounds.h"
-#include "oracle/exact/score_bounds.h"
 #include "oracle/reference/answer.h"
 #include "oracle/tensors/bf16.h"
-#include "properties/certificate.h"
 
 namespace samebits::harness {
 namespace {
@@ -31,11 +29,7 @@ namespace {
 using oracle::LogitBounds;
 using oracle::RouterInputs;
 using oracle::RouterSpec;
-using properties::BoundedRow;
-using properties::Interval;
-using properties::TieRule;
 
-constexpr double kBf16Rounding = 0x1p-8;  // relative error of one rounding to bf16, whose significand has 8 bits
 constexpr std::size_t kMaxExamples = 3;
 constexpr std::int64_t kRowsPerWrongReading = 8;  // every eighth row is held against the wrong rules
 
@@ -72,12 +66,7 @@ Recording read_recording(const std::filesystem::path& path) {
   return recording;
 }
 
-// The spec with the first differences of a run, and what the certificate grants beyond it.
-struct Reading {
-  RouterSpec spec;
-  Roundings roundings;
-};
-
+// Reading i has the first i differences of the run.
 std::vector<Reading> readings_of(const RecordedRun& run) {
   const oracle::SpecFile file = load_spec(run.spec);
   oracle::Resolution resolution = run.resolution;
@@ -100,153 +89,30 @@ oracle::Arithmetic arithmetic_of(const RouterSpec& spec) {
                                                             : oracle::Arithmetic::kFp32AnyOrder;
 }
 
-Interval rounded_more(Interval value, int roundings) {
-  const double more = std::pow(1.0 + kBf16Rounding, roundings);
-  const double less = std::pow(1.0 - kBf16Rounding, roundings);
-  return {std::min(value.lower * less, value.lower * more), std::max(value.upper * less, value.upper * more)};
-}
-
-// The certificate of one row under one reading.
-class Certificate {
- public:
-  Certificate(const Reading& reading, const RouterInputs& inputs, std::int64_t row, const LogitBounds& logits,
-              bool exact)
-      : reading_(reading),
-        constants_(oracle::row_constants(reading.spec, inputs, row)),
-        bounded_(properties::bound_row(reading.spec, logits, exact, constants_, TieRule::kAny)) {
-    const Roundings& more = reading.roundings;
-    for (std::size_t e = 0; e < bounded_.scores.size(); ++e) {
-      const Interval before = bounded_.scores[e];
-      const Interval score = bounded_.scores[e] = rounded_more(before, more.score);
-      if (e >= bounded_.keys.size()) continue;
-      for (Interval* key : {&bounded_.keys[e], &bounded_.biased[e]}) {
-        const bool by_score = reading.spec.selection.rank_by == oracle::RankBy::kScore;
-        if (by_score) *key = {key->lower - (before.lower - score.lower), key->upper + (score.upper - before.upper)};
-        *key = rounded_more(*key, more.key);
-      }
-    }
-    if (more.group > 0) open_groups();
-  }
-
-  // Empty: the spec allows this answer.
-  std::string objection(std::span<const std::int64_t> ids, std::span<const float> weights) const {
-    if (!bounded_.judged) return "not judged: a bound is not finite";
-    if (const auto found = properties::selection_contradiction(reading_.spec, bounded_, ids, TieRule::kAny)) {
-      return found->reason;
-    }
-    std::vector<Interval> bounds = properties::weight_bounds(reading_.spec, bounded_, ids);
-    if (reading_.roundings.log > 0) bounds = logs_rounded(std::move(bounds), ids);
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      const Interval allowed = rounded_more(bounds[i], reading_.roundings.weight);
-      if (allowed.contains(static_cast<double>(weights[i]))) continue;
-      return fmt::format("weight {} of expert {} is outside [{}, {}]", weights[i], ids[i], allowed.lower,
-                         allowed.upper);
-    }
-    return {};
-  }
-
-  // Whether the weakest of the chosen certainly ranks before the strongest of the others.
-  bool decides(std::span<const std::int64_t> ids) const {
-    if (!bounded_.judged) return false;
-    const auto k = static_cast<std::size_t>(oracle::top_k(reading_.spec));
-    std::vector<std::int64_t> swapped(ids.begin(), ids.end());
-    std::size_t weakest = 0;
-    std::vector<bool> chosen(bounded_.keys.size());
-    for (std::size_t i = 0; i < k; ++i) {
-      const auto id = static_cast<std::size_t>(ids[i]);
-      if (id >= chosen.size()) return true;  // a table has no keys
-      chosen[id] = true;
-      if (bounded_.keys[id].lower < bounded_.keys[static_cast<std::size_t>(ids[weakest])].lower) weakest = i;
-    }
-    const bool excludes = reading_.spec.selection.group_mask == oracle::GroupMask::kNegInf;
-    std::optional<std::size_t> strongest;
-    for (std::size_t e = 0; e < bounded_.keys.size(); ++e) {
-      if (chosen[e]) continue;
-      if (excludes && bounded_.group[e] == properties::GroupState::kRejected) continue;
-      if (!strongest || bounded_.keys[e].upper > bounded_.keys[*strongest].upper) strongest = e;
-      if (!bounded_.group.empty() && bounded_.group[e] == properties::GroupState::kPossiblyKept) return false;
-    }
-    if (!strongest) return true;
-    swapped[weakest] = static_cast<std::int64_t>(*strongest);
-    return properties::selection_contradiction(reading_.spec, bounded_, swapped, TieRule::kAny).has_value();
-  }
-
- private:
-  // Groups whose score may be among the kept ones after the roundings of group scores may be kept; for groups with a
-  // `zero` mask, whose members then have their own key or 0.
-  void open_groups() {
-    const auto num_groups = static_cast<std::size_t>(reading_.spec.selection.n_group);
-    const std::size_t size = bounded_.biased.size() / num_groups;
-    std::vector<Interval> scores;
-    for (std::size_t g = 0; g < num_groups; ++g) {
-      const std::span members = std::span(bounded_.biased).subspan(g * size, size);
-      scores.push_back(
-          rounded_more(oracle::group_score_bounds(reading_.spec.selection.group_score, members, oracle::kFp32Steps),
-                       reading_.roundings.group));
-    }
-    for (std::size_t g = 0; g < num_groups; ++g) {
-      std::int64_t certainly_before = 0, possibly_before = 0;
-      for (std::size_t h = 0; h < num_groups; ++h) {
-        certainly_before += h != g && scores[h].lower > scores[g].upper ? 1 : 0;
-        possibly_before += h != g && scores[h].upper >= scores[g].lower ? 1 : 0;
-      }
-      const std::int64_t kept = reading_.spec.selection.topk_group;
-      if (certainly_before >= kept || possibly_before < kept) continue;
-      for (std::size_t e = g * size; e < (g + 1) * size; ++e) {
-        bounded_.group[e] = properties::GroupState::kPossiblyKept;
-        bounded_.keys[e] = oracle::hull(bounded_.biased[e], {0.0, 0.0});
-      }
-    }
-  }
-
-  // Error of the exponent of w_i = exp(l_i - log sum exp(l)) when l, the logarithm and the difference are each rounded
-  // to bf16: |l_i| + sum p_j |l_j| + |log sum exp(l)| + |l_i - log sum exp(l)|, each times 2^-8, p being the softmax of
-  // l. An l that is off by d changes p_j by at most e^2d.
-  std::vector<Interval> logs_rounded(std::vector<Interval> weights, std::span<const std::int64_t> ids) const {
-    std::vector<Interval> l;
-    double low_sum = 0.0, high_sum = 0.0, largest = 0.0;
-    for (const std::int64_t id : ids) {
-      l.push_back(oracle::log_sigmoid_bounds(bounded_.logits[static_cast<std::size_t>(id)], oracle::kFp32Steps));
-      low_sum += std::exp(l.back().lower);
-      high_sum += std::exp(l.back().upper);
-      largest = std::max(largest, oracle::magnitude(l.back()));
-    }
-    const Interval log_sum{std::log(low_sum), std::log(high_sum)};
-    double inside = 0.0;
-    for (const Interval& value : l) inside += std::exp(value.upper) / low_sum * oracle::magnitude(value);
-    inside *= std::exp(2.0 * largest * kBf16Rounding);
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      const Interval difference{l[i].lower - log_sum.upper, l[i].upper - log_sum.lower};
-      const double error =
-          oracle::magnitude(l[i]) + inside + oracle::magnitude(log_sum) + oracle::magnitude(difference);
-      const double factor = std::exp(error * kBf16Rounding * reading_.roundings.log);
-      weights[i] = {weights[i].lower / factor, weights[i].upper * factor};
-    }
-    return weights;
-  }
-
-  const Reading& reading_;
-  oracle::RowConstants constants_;
-  BoundedRow bounded_;
-};
-
 // The published router rounds the prepared row `roundings` times, the oracle once. The norm in fp32 adds H squares, and
 // has a division, a root and two products; gamma_n, halved by the root, stays below (H + 8) 2^-24.
-std::int64_t inputs_outside(const RouterSpec& spec, const Recording& recording, int roundings) {
+bool input_outside(const RouterSpec& spec, const Recording& recording, int roundings, std::int64_t row) {
   const auto hidden_size = static_cast<std::size_t>(recording.inputs.hidden_size);
   const double relative =
       std::pow(1.0 + kBf16Rounding, roundings + 1) - 1.0 + static_cast<double>(hidden_size + 8) * 0x1p-24;
-  std::int64_t outside = 0;
+  const std::vector<std::uint16_t> expected = oracle::prepared_input(spec, recording.inputs, row);
+  const float* prepared = &recording.prepared_input[static_cast<std::size_t>(row) * hidden_size];
+  for (std::size_t i = 0; i < hidden_size; ++i) {
+    const auto value = static_cast<double>(oracle::bf16_to_fp32(expected[i]));
+    if (!(std::fabs(static_cast<double>(prepared[i]) - value) <= relative * std::fabs(value) + 0x1p-133)) return true;
+  }
+  return false;
+}
+
+void compare_inputs(const Reading& reading, const Recording& recording, int roundings, Comparison& result) {
+  const std::vector<WrongReading> wrong = wrong_preparations(reading);
   for (std::int64_t row = 0; row < recording.inputs.num_tokens; ++row) {
-    const std::vector<std::uint16_t> expected = oracle::prepared_input(spec, recording.inputs, row);
-    for (std::size_t i = 0; i < hidden_size; ++i) {
-      const double value =
-          static_cast<double>(recording.prepared_input[static_cast<std::size_t>(row) * hidden_size + i]);
-      const auto contract = static_cast<double>(oracle::bf16_to_fp32(expected[i]));
-      outside += std::fabs(value - contract) <= relative * std::fabs(contract) + 0x1p-133 ? 0 : 1;
+    result.inputs_outside += input_outside(reading.spec, recording, roundings, row) ? 1 : 0;
+    if (row % kRowsPerWrongReading != 0) continue;
+    for (const auto& [rule, other] : wrong) {
+      result.wrong_rules[rule] += input_outside(other.spec, recording, roundings, row) ? 1 : 0;
     }
   }
-  return outside;
 }
 
 // From here on the gate reads the recorded row as it is.
@@ -296,7 +162,7 @@ struct Verdict {
 Verdict judge(const Reading& reading, const Recording& recording, std::int64_t row) {
   const Answer answer = answer_of(reading.spec, recording, row);
   LogitBounds bounds = oracle::logit_bounds(reading.spec, recording.inputs, row, arithmetic_of(reading.spec));
-  const Certificate certificate(reading, recording.inputs, row, bounds, false);
+  const RowCertificate certificate(reading, recording.inputs, row, bounds, false);
   Verdict verdict{.objection = certificate.objection(answer.ids, answer.weights)};
   if (!verdict.objection.empty()) return verdict;
   verdict.decided = certificate.decides(answer.ids);
@@ -311,58 +177,11 @@ Verdict judge(const Reading& reading, const Recording& recording, std::int64_t r
     }
     bounds.lower[e] = bounds.upper[e] = z;
   }
-  const Certificate by_logits(reading, recording.inputs, row, bounds, true);
+  const RowCertificate by_logits(reading, recording.inputs, row, bounds, true);
   verdict.objection = by_logits.objection(answer.ids, answer.weights);
   if (!verdict.objection.empty()) verdict.objection += ", from the router's own logits";
   verdict.decided_by_logits = by_logits.decides(answer.ids);
   return verdict;
-}
-
-struct WrongReading {
-  std::string rule;
-  Reading reading;
-};
-
-// Readings that a correct comparison must refuse: each leaves out or changes one step of the router.
-std::vector<WrongReading> wrong_readings(const Reading& right) {
-  std::vector<WrongReading> result;
-  const auto add = [&](bool applies, const char* rule, const auto& change) {
-    if (!applies) return;
-    result.push_back({rule, right});
-    change(result.back().reading.spec);
-  };
-  const RouterSpec& spec = right.spec;
-  using oracle::Renormalize;
-  const bool scores_first = spec.score.stage == oracle::ScoreStage::kBeforeTopk &&
-                            spec.selection.method != oracle::SelectionMethod::kSparsemixer;
-  add(spec.selection.bias != oracle::BiasType::kNone, "no bias",
-      [](RouterSpec& s) { s.selection.bias = oracle::BiasType::kNone; });
-  add(spec.gate.linear_bias != oracle::BiasType::kNone, "no linear bias",
-      [](RouterSpec& s) { s.gate.linear_bias = oracle::BiasType::kNone; });
-  add(spec.weights.renormalize == Renormalize::kL1 && oracle::top_k(spec) > 1, "not renormalised",
-      [](RouterSpec& s) { s.weights.renormalize = Renormalize::kNone; });
-  add(spec.weights.renormalize == Renormalize::kNone && scores_first, "renormalised",
-      [](RouterSpec& s) { s.weights.renormalize = Renormalize::kL1; });
-  add(spec.selection.n_group > 1, "no groups", [](RouterSpec& s) {
-    s.selection.n_group = s.selection.topk_group = 1;
-    s.selection.group_score = oracle::GroupScore::kNone;
-    s.selection.group_mask = oracle::GroupMask::kNone;
-  });
-  add(spec.weights.routed_scaling_factor != 1.0 && spec.weights.scale_stage != oracle::ScaleStage::kOnExpertOutput,
-      "no scale", [](RouterSpec& s) { s.weights.routed_scaling_factor = 1.0; });
-  add(spec.weights.per_expert_scale, "no scale of the expert",
-      [](RouterSpec& s) { s.weights.per_expert_scale = false; });
-  add(spec.weights.global_scale, "no global scale", [](RouterSpec& s) { s.weights.global_scale = false; });
-  add(spec.logits.softcap.has_value(), "no softcap", [](RouterSpec& s) { s.logits.softcap.reset(); });
-  add(spec.sparsemixer_jitter_eps.has_value(), "a threshold ten times as wide",
-      [](RouterSpec& s) { *s.sparsemixer_jitter_eps *= 10; });
-  add(spec.score.func == oracle::ScoreFunc::kSqrtSoftplus, "sigmoid",
-      [](RouterSpec& s) { s.score.func = oracle::ScoreFunc::kSigmoid; });
-  add(spec.score.stage == oracle::ScoreStage::kAfterTopk && spec.score.func == oracle::ScoreFunc::kSigmoid, "softmax",
-      [](RouterSpec& s) { s.score.func = oracle::ScoreFunc::kSoftmax; });
-  add(spec.score.stage == oracle::ScoreStage::kAfterTopk && spec.score.func == oracle::ScoreFunc::kSoftmax,
-      "softmax over all", [](RouterSpec& s) { s.score.stage = oracle::ScoreStage::kBeforeTopk; });
-  return result;
 }
 
 void compare_row(const RecordedRun& run, const std::vector<Reading>& readings, const Recording& recording,
@@ -434,10 +253,11 @@ Comparison compare(const RecordedRun& run) {
   }
   Comparison total;
   if (!recording.prepared_input.empty()) {
-    total.inputs_outside = inputs_outside(readings.front().spec, recording, run.input_roundings);
+    compare_inputs(readings.front(), recording, run.input_roundings, total);
     start_from_prepared_input(recording, readings);
   }
-  const std::vector<WrongReading> wrong = wrong_readings(readings.back());
+  const std::vector<WrongReading> wrong =
+      run.try_wrong_rules ? wrong_readings(readings.back()) : std::vector<WrongReading>{};
   std::mutex mutex;
   std::exception_ptr failure;
   std::atomic<std::int64_t> next{0};

@@ -8,18 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "harness/witness/reading.h"
 #include "oracle/spec/spec_yaml.h"
 
 namespace samebits::harness {
-
-// Roundings to bf16 for which a spec has no field, each a factor within 1 +- 2^-8.
-struct Roundings {
-  int score = 0;   // before the last one of a score
-  int key = 0;     // of the rank key
-  int group = 0;   // of the group score
-  int weight = 0;  // of the weight
-  int log = 0;     // of each logarithm from which a weight follows
-};
 
 // What a router does beyond its spec: fields that it has otherwise, and roundings. Differences are cumulative.
 struct Difference {
@@ -37,6 +29,7 @@ struct RecordedRun {
   oracle::Resolution resolution;
   std::vector<Difference> differences;
   int input_roundings = 0;  // roundings to bf16 of a prepared row
+  bool try_wrong_rules = true;
 };
 
 struct Comparison {

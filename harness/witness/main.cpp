@@ -34,6 +34,7 @@ RecordedRun read_run(const YAML::Node& node, const std::filesystem::path& folder
   if (node["layer"]) run.resolution.layer = node["layer"].as<std::string>();
   if (node["variant"]) run.resolution.variant = node["variant"].as<std::string>();
   run.resolution.set = read_assignments(node["set"]);
+  run.try_wrong_rules = node["wrong_rules"].as<bool>(true);
   run.input_roundings = node["input_roundings"].as<int>(0);
   for (const YAML::Node& difference : node["differences"]) {
     const auto count = [&difference](const char* name) { return difference[name].as<int>(0); };
@@ -76,7 +77,7 @@ int compare_all(const std::filesystem::path& index) {
              total.rows, total.equal_sets, total.inside_bound, total.unexplained);
   fmt::print("{} rows decided from the hidden states, {} from the router's own logits\n", total.decided,
              total.decided_by_logits);
-  fmt::print("{} values of prepared rows outside their bound, {} wrong rules not noticed\n", total.inputs_outside,
+  fmt::print("{} prepared rows outside their bound, {} wrong rules not noticed\n", total.inputs_outside,
              total.unnoticed);
   return total.unexplained + total.inputs_outside + total.unnoticed == 0 ? 0 : 1;
 }
