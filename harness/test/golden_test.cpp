@@ -109,9 +109,9 @@ std::vector<RecordedRouter> read_recorded_routers() {
 
 RowAnswer<double> route(const RouterSpec& spec, const RecordedRouter& router, const std::vector<double>& logits) {
   const bool biased = spec.selection.bias != oracle::BiasType::kNone;
-  return oracle::route_row(spec, std::span<const double>(logits),
-                           {.selection_bias = biased ? std::span<const float>(router.inputs.selection_bias)
-                                                     : std::span<const float>()});
+  return oracle::route_row(
+      spec, std::span<const double>(logits),
+      {.selection_bias = biased ? std::span<const float>(router.inputs.selection_bias) : std::span<const float>()});
 }
 
 struct KeyBounds {
