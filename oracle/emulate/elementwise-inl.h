@@ -4,7 +4,8 @@
 //
 // exp: x = n ln 2 + r with a two-part ln 2 (Cody and Waite), a polynomial of degree 5 in the tail, and the result kept
 // as an unevaluated sum high + low that the other functions use. Largest errors over all inputs, in ulp of a normal
-// result: exp 0.653, sigmoid 0.659, softplus 0.709, sqrt(softplus) 0.907.
+// result: exp 0.653, sigmoid 0.659, softplus 0.709, sqrt(softplus) 0.907, tanh 0.683, log 0.541, log1p 0.876, rsqrt
+// 1.491.
 
 #include <cstdint>
 
