@@ -29,6 +29,7 @@ void single_row(const RouterSpec& spec, const Draw& draw, CaseDescription& d) {
 void order_sensitive(const RouterSpec&, const Draw&, CaseDescription& d) {
   d.hidden = HiddenFamily::kOrderSensitive;
   d.weight = WeightFamily::kOrderSensitive;
+  d.scales = ScaleFamily::kUnit;  // of the input: other factors would leave pairs that do not cancel
   bias(d, BiasFamily::kNormal, 0.0f, 0.05f);
 }
 
