@@ -1,4 +1,4 @@
-// One MPFR number, released with its owner.
+// One MPFR number that holds its own digits, so that it is copied and moved like any value, without allocations.
 #pragma once
 
 #include <mpfr.h>
@@ -10,32 +10,29 @@ inline constexpr mpfr_prec_t kWorkingBits = 120;
 
 class Real {
  public:
-  explicit Real(mpfr_prec_t bits = kWorkingBits) {
-    mpfr_init2(value_, bits);
-    mpfr_set_zero(value_, 1);
-  }
+  explicit Real(mpfr_prec_t bits = kWorkingBits) { initialize(bits); }
   Real(const Real& other) {
-    mpfr_init2(value_, mpfr_get_prec(other.value_));
+    initialize(mpfr_get_prec(other.value_));
     mpfr_set(value_, other.value_, MPFR_RNDN);
   }
-  Real(Real&& other) noexcept : Real(MPFR_PREC_MIN) { mpfr_swap(value_, other.value_); }
   Real& operator=(const Real& other) {
     if (this == &other) return *this;
-    mpfr_set_prec(value_, mpfr_get_prec(other.value_));
+    initialize(mpfr_get_prec(other.value_));
     mpfr_set(value_, other.value_, MPFR_RNDN);
     return *this;
   }
-  Real& operator=(Real&& other) noexcept {
-    mpfr_swap(value_, other.value_);
-    return *this;
-  }
-  ~Real() { mpfr_clear(value_); }
 
   operator mpfr_ptr() { return value_; }
   operator mpfr_srcptr() const { return value_; }
 
  private:
+  void initialize(mpfr_prec_t bits) {
+    mpfr_custom_init(limbs_, bits);
+    mpfr_custom_init_set(value_, MPFR_ZERO_KIND, 0, bits, limbs_);
+  }
+
   mpfr_t value_;
+  mp_limb_t limbs_[(kWorkingBits + GMP_NUMB_BITS - 1) / GMP_NUMB_BITS];
 };
 
 }  // namespace samebits::second
