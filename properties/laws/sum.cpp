@@ -77,9 +77,10 @@ struct Expected {
 // so that |sum w_i - c / D sum f_i s_i| <= c |sum f_i s_i / D| |d| / (|D| - |d|) + c F 4 u / (|D| - |d|) + underflow,
 // F = sum of |f_i s_i|. All u are counted once more than needed, which covers products of two errors for every K <
 // 2^20. Without renormalisation D = 1 and d = 0. bf16 weights: one more rounding, 2^-8 relative (half a bf16 subnormal
-// is 2^-134). In log space the values are s_i = exp(a_i) and w_i = c exp(a_i - log D') f_i. The two exp are within 2 u
-// of their argument's, log within u |log D|, 0 <= log D <= log K, and the difference is rounded once, so e grows by at
-// most (4 + 2 log K + |a_i|) u, with a_i = log s_i, and s_i |log s_i| < 0.37; where s_i underflows, so does w_i.
+// is 2^-134).
+//   In log space: s_i = exp(a_i) and w_i = c exp(a_i - log D') f_i. Each exp is within 2 u of its argument's, log
+//   within 1.1 u |log D| with 0 <= log D <= log K, and the difference is rounded once, so |e| grows by at most (4 + 2.1
+//   log K + |a_i|) u, with a_i = log s_i; where s_i underflows, so does w_i.
 // nullopt: |d| is not small against D.
 std::optional<Expected> expected_sum(const oracle::RouterSpec& spec, const std::vector<Term>& terms) {
   const auto k = static_cast<double>(terms.size());
@@ -111,7 +112,7 @@ std::optional<Expected> expected_sum(const oracle::RouterSpec& spec, const std::
   const double least = std::fabs(denominator) - error;
   const double c = std::fabs(scale);
   double weight_error = 5.0 * kU;
-  if (log_space) weight_error += (5.0 + 2.0 * std::log(k)) * kU;
+  if (log_space) weight_error += (5.0 + 2.1 * std::log(k)) * kU;
   double underflow = k * kHalfSubnormal * (1.0 + c) * (1.0 + 2.0 * largest_factor);
   if (renormalize && spec.weights.scale_stage == oracle::ScaleStage::kBeforeDivide)
     underflow += k * kHalfSubnormal / least * largest_factor;
