@@ -86,10 +86,12 @@ Unscaled not_renormalized(const RouterSpec& spec, Weighing& weighing) {
   const std::vector<Ball>& values = weighing.values;
   weighing.sum = left_fold(values);
   weighing.denominator = exact(1);
+  // Whether one of them is +Inf decides about all.
+  if (std::any_of(values.begin(), values.end(), is_unknown)) return all(values.size(), unknown());
   Unscaled result;
   if (std::any_of(values.begin(), values.end(), is_positive_infinity)) {
     for (const Ball& value : values) {
-      result.weights.push_back(is_unknown(value) ? unknown() : exact(is_positive_infinity(value) ? kLargest : 0));
+      result.weights.push_back(exact(is_positive_infinity(value) ? kLargest : 0));
     }
     result.takes_learned_scales = false;
     return result;

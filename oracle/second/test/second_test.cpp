@@ -16,6 +16,7 @@
 #include "oracle/second/logits.h"
 #include "oracle/second/step.h"
 #include "oracle/second/test/compare/random.h"
+#include "oracle/second/weigh.h"
 #include "oracle/tensors/bf16.h"
 
 namespace samebits::second {
@@ -146,6 +147,22 @@ TEST(PublishedFunctions, HoldTheContractsFunctions) {
       ASSERT_LE(std::abs(mpfr_get_d(distance, MPFR_RNDA)), expected.radius)
           << "function " << f << " at " << to_float(x) << ": " << to_float(found);
     }
+  }
+}
+
+// A value that may have overflowed leaves it open whether +Inf takes the weight of all others.
+TEST(Weigh, AValueThatIsUnknownDecidesNothing) {
+  oracle::RouterSpec spec;
+  spec.shape = {.hidden_size = 1, .num_experts = 2, .top_k = 2, .num_layers = {}, .num_moe_layers = {}};
+  const std::vector<std::int32_t> slots{0, 1};
+  const auto weights = [&](std::vector<Ball> values) {
+    return weigh(spec, {}, published_functions(), slots, values, values, values).weights;
+  };
+  for (const auto mode : {oracle::Renormalize::kNone, oracle::Renormalize::kL1}) {
+    spec.weights.renormalize = mode;
+    EXPECT_TRUE(is_unknown(weights({exact(1), unknown()})[0]));
+    EXPECT_EQ(to_float(weights({exact(1), exact(kInf)})[0]), 0);
+    EXPECT_EQ(to_float(weights({exact(1), exact(1)})[0]), mode == oracle::Renormalize::kL1 ? 0.5f : 1.0f);
   }
 }
 
