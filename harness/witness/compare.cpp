@@ -77,6 +77,7 @@ std::vector<Reading> readings_of(const RecordedRun& run) {
     sum.score += difference.roundings.score;
     sum.key += difference.roundings.key;
     sum.group += difference.roundings.group;
+    sum.threshold += difference.roundings.threshold;
     sum.weight += difference.roundings.weight;
     sum.log += difference.roundings.log;
     readings.push_back({oracle::resolve(file, resolution), sum});

@@ -43,6 +43,7 @@ RecordedRun read_run(const YAML::Node& node, const std::filesystem::path& folder
                                {.score = count("score_roundings"),
                                 .key = count("key_roundings"),
                                 .group = count("group_roundings"),
+                                .threshold = count("threshold_roundings"),
                                 .weight = count("weight_roundings"),
                                 .log = count("log_roundings")}});
   }

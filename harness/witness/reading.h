@@ -10,11 +10,12 @@ namespace samebits::harness {
 
 // Roundings to bf16 for which a spec has no field, each a factor within 1 +- 2^-8.
 struct Roundings {
-  int score = 0;   // before the last one of a score
-  int key = 0;     // of the rank key
-  int group = 0;   // of the group score
-  int weight = 0;  // of the weight
-  int log = 0;     // of each logarithm from which a weight follows
+  int score = 0;      // before the last one of a score
+  int key = 0;        // of the rank key
+  int group = 0;      // of the group score
+  int threshold = 0;  // of what sparsemixer compares with its threshold, the threshold included
+  int weight = 0;     // of the weight
+  int log = 0;        // of each logarithm from which a weight follows
 };
 
 struct Reading {

@@ -56,7 +56,7 @@ std::string RowCertificate::objection(std::span<const std::int64_t> ids, std::sp
   if (const auto found = properties::selection_contradiction(reading_.spec, bounded_, ids, TieRule::kAny)) {
     return found->reason;
   }
-  std::vector<Interval> bounds = properties::weight_bounds(reading_.spec, bounded_, ids);
+  std::vector<Interval> bounds = weight_bounds(ids);
   if (reading_.roundings.log > 0) bounds = logs_rounded(std::move(bounds), ids);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const Interval allowed = rounded_more(bounds[i], reading_.roundings.weight);
@@ -116,6 +116,21 @@ void RowCertificate::open_groups() {
       bounded_.keys[e] = oracle::hull(bounded_.biased[e], {0.0, 0.0});
     }
   }
+}
+
+// A wider threshold lets more experts take part, which makes the weights of sparsemixer smaller: the extremes suffice.
+std::vector<Interval> RowCertificate::weight_bounds(std::span<const std::int64_t> ids) const {
+  std::vector<Interval> bounds = properties::weight_bounds(reading_.spec, bounded_, ids);
+  if (reading_.roundings.threshold == 0) return bounds;
+  oracle::RouterSpec spec = reading_.spec;
+  const double jitter_eps = spec.sparsemixer_jitter_eps.value();
+  const Interval threshold = rounded_more({jitter_eps, jitter_eps}, reading_.roundings.threshold);
+  for (const double end : {threshold.lower, threshold.upper}) {
+    spec.sparsemixer_jitter_eps = end;
+    const std::vector<Interval> other = properties::weight_bounds(spec, bounded_, ids);
+    for (std::size_t i = 0; i < bounds.size(); ++i) bounds[i] = oracle::hull(bounds[i], other[i]);
+  }
+  return bounds;
 }
 
 // Error of the exponent of w_i = exp(l_i - log sum exp(l)) when l, the logarithm and the difference are each rounded

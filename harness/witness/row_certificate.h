@@ -30,6 +30,7 @@ class RowCertificate {
  private:
   void round_scores_and_keys();
   void open_groups();
+  std::vector<oracle::Interval> weight_bounds(std::span<const std::int64_t> ids) const;
   std::vector<oracle::Interval> logs_rounded(std::vector<oracle::Interval> weights,
                                              std::span<const std::int64_t> ids) const;
 
