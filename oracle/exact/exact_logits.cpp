@@ -6,6 +6,13 @@
 #include "oracle/reference/arithmetic.h"
 
 namespace samebits::oracle {
+namespace {
+
+double to_bf16(const ExactSum& sum) {
+  return ArithmeticOf<double>::round_to_bf16(sum.rounded_to_odd());
+}
+
+}  // namespace
 
 ExactLogits exact_logits(const RouterSpec& spec, const RouterInputs& inputs, std::int64_t row) {
   return {spec, inputs, row};
@@ -82,7 +89,7 @@ void ExactLogits::refine(std::int64_t expert) {
   if (inputs_.from_logits() || !x_.uncertain.empty() || sum) return;
   sum = exact_sum(x_.middle, gate_weight_row(inputs_, expert), linear_bias(spec_, inputs_, expert));
   if (spec_.gate.logits_dtype == FloatType::kBf16) {
-    const double rounded = sum->rounded_to_bf16();
+    const double rounded = to_bf16(*sum);
     put(expert, rounded, {rounded, rounded});
     return;
   }
@@ -102,7 +109,7 @@ std::optional<std::strong_ordering> ExactLogits::compare(std::int64_t a, std::in
   if (inputs_.from_logits()) return order(intervals_[i].lower, intervals_[j].lower);
   if (!sums_[i] || !sums_[j]) return std::nullopt;
   if (spec_.gate.logits_dtype == FloatType::kBf16) {
-    return order(sums_[i]->rounded_to_bf16(), sums_[j]->rounded_to_bf16());
+    return order(to_bf16(*sums_[i]), to_bf16(*sums_[j]));
   }
   return *sums_[i] <=> *sums_[j];
 }

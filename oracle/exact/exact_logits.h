@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "oracle/exact/exact_sum.h"
+#include "oracle/emulate/exact_sum.h"
 #include "oracle/exact/input_bounds.h"
 #include "oracle/exact/interval.h"
 #include "oracle/spec/router_spec.h"

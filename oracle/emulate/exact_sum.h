@@ -18,8 +18,9 @@ class ExactSum {
   // The sum to the nearest double, ties to even. rest() is the sign of what the rounding left: sum - rounded().
   double rounded() const;
   int rest() const;
-  // The sum to the nearest bf16, ties to even, in one rounding.
-  double rounded_to_bf16() const;
+  // The sum in 53 bits, the last of which also stands for all that follow (round to odd): rounding it to fp32 or bf16
+  // rounds the sum once (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+  double rounded_to_odd() const;
 
   std::strong_ordering operator<=>(const ExactSum& other) const;
   bool operator==(const ExactSum&) const = default;
@@ -30,9 +31,7 @@ class ExactSum {
 
   bool negative() const { return limbs_[kLimbs - 1] >> 63 != 0; }
   void accumulate(std::size_t limb, std::uint64_t low, std::uint64_t high, bool subtract);
-  // |sum| = bits 2^exponent, bits with the leading bit set; the last bit also stands for all that follow (round to
-  // odd), so that rounding `bits` to 62 bits or fewer rounds the sum (Boldo and Melquiond, "Emulation of FMA and
-  // correctly rounded sums", 2008). 0: no bits.
+  // |sum| = bits 2^exponent, bits with the leading bit set and rounded to odd. 0: no bits.
   struct Leading {
     std::uint64_t bits;
     int exponent;

@@ -1,9 +1,7 @@
-#include "oracle/exact/exact_sum.h"
+#include "oracle/emulate/exact_sum.h"
 
 #include <bit>
 #include <cmath>
-
-#include "oracle/reference/arithmetic.h"
 
 namespace samebits::oracle {
 
@@ -67,11 +65,11 @@ double ExactSum::rounded() const {
   return negative() ? -value : value;
 }
 
-double ExactSum::rounded_to_bf16() const {
+double ExactSum::rounded_to_odd() const {
   const auto [bits, exponent] = leading();
   constexpr std::uint64_t kBelowDouble = 0x7ff;  // what a double cannot hold, folded into its last bit
   const std::uint64_t odd = (bits & ~kBelowDouble) | ((bits & kBelowDouble) != 0 ? kBelowDouble + 1 : 0);
-  const double value = ArithmeticOf<double>::round_to_bf16(std::ldexp(static_cast<double>(odd), exponent));
+  const double value = std::ldexp(static_cast<double>(odd), exponent);
   return negative() ? -value : value;
 }
 
