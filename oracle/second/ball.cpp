@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <utility>
 
 namespace samebits::second {
 namespace {
@@ -46,9 +45,9 @@ bool may_be_zero(const Ball& a) {
 }
 
 // The result of an operation with at least one inexact operand: special values are exact, the rest is rounded.
-Ball finish(Real center, double radius) {
-  if (mpfr_number_p(center) == 0) return Ball{std::move(center)};
-  return rounded(with_error(std::move(center), radius), kFp32);
+Ball finish(const Real& center, double radius) {
+  if (mpfr_number_p(center) == 0) return Ball{center};
+  return rounded(with_error(center, radius), kFp32);
 }
 
 Ball sum_of(const Ball& a, const Ball& b, int (*operation)(mpfr_ptr, mpfr_srcptr, mpfr_srcptr, mpfr_rnd_t)) {
@@ -58,7 +57,7 @@ Ball sum_of(const Ball& a, const Ball& b, int (*operation)(mpfr_ptr, mpfr_srcptr
   if (is_unknown(a) || is_unknown(b)) return unknown();
   Real center;
   operation(center, a.center, b.center, MPFR_RNDN);
-  return finish(std::move(center), (a.radius + b.radius) * kSlack);
+  return finish(center, (a.radius + b.radius) * kSlack);
 }
 
 // Sum in which no term passes more than `additions` roundings. Each is at most half an ulp of a partial sum, and a sum
@@ -75,8 +74,8 @@ Ball bounded_sum(const std::vector<Ball>& terms, double additions) {
   }
   const double error = radius + (magnitudes * std::expm1(additions * kUnit));
   if (magnitudes + error >= 0x1p127) return unknown();  // a partial sum might overflow
-  if (mpfr_number_p(static_cast<mpfr_srcptr>(center)) == 0) return Ball{std::move(center)};
-  return with_error(std::move(center), error * (1 + 0x1p-30));
+  if (mpfr_number_p(static_cast<mpfr_srcptr>(center)) == 0) return Ball{center};
+  return with_error(center, error * (1 + 0x1p-30));
 }
 
 bool all_exact(const std::vector<Ball>& terms) {
@@ -132,12 +131,12 @@ double magnitude(const Ball& a) {
   return (std::abs(mpfr_get_d(a.center, MPFR_RNDA)) + a.radius) * kSlack;
 }
 
-Ball with_error(Real center, double radius) {
+Ball with_error(const Real& center, double radius) {
   const double size = std::abs(mpfr_get_d(center, MPFR_RNDA));
   // The least double keeps an inexact ball from becoming exact.
   const double error = ((radius + (size * kWorkingError)) * kSlack) + std::numeric_limits<double>::denorm_min();
   if (!(error < kUnknown)) return unknown();
-  return Ball{std::move(center), error};
+  return Ball{center, error};
 }
 
 Ball rounded(Ball value, const Format& format) {
@@ -156,7 +155,7 @@ Ball rounded(Ball value, const Format& format) {
     mpfr_add_d(high, value.center, value.radius, MPFR_RNDU);
     low = round_number(format, low);
     high = round_number(format, high);
-    if (mpfr_equal_p(low, high) != 0) return Ball{std::move(low)};
+    if (mpfr_equal_p(low, high) != 0) return Ball{low};
   }
   value.radius = (value.radius + half) * kSlack;
   return value;
@@ -184,7 +183,7 @@ Ball multiply(const Ball& a, const Ball& b) {
   mpfr_mul(center, a.center, b.center, MPFR_RNDN);
   const double size_a = is_finite(a) ? magnitude(a) : 0;
   const double size_b = is_finite(b) ? magnitude(b) : 0;
-  return finish(std::move(center), ((size_a * b.radius) + (size_b * a.radius)) * kSlack);
+  return finish(center, ((size_a * b.radius) + (size_b * a.radius)) * kSlack);
 }
 
 // |a'/b' - a/b| = |a' - (a/b) b'| / |b'| <= (r_a + |a/b| r_b) / (|b| - r_b).
@@ -197,11 +196,11 @@ Ball divide(const Ball& a, const Ball& b) {
   if (mpfr_zero_p(static_cast<mpfr_srcptr>(b.center)) != 0 || may_be_zero(b)) return unknown();
   Real center;
   mpfr_div(center, a.center, b.center, MPFR_RNDN);
-  if (!is_finite(a) || !is_finite(b)) return finish(std::move(center), 0);
+  if (!is_finite(a) || !is_finite(b)) return finish(center, 0);
   const double quotient = std::abs(mpfr_get_d(center, MPFR_RNDA)) * kSlack;
   const double least = (std::abs(mpfr_get_d(b.center, MPFR_RNDZ)) - b.radius) / kSlack;
   if (least <= 0) return unknown();
-  return finish(std::move(center), ((a.radius + (quotient * b.radius)) / least) * kSlack);
+  return finish(center, ((a.radius + (quotient * b.radius)) / least) * kSlack);
 }
 
 // |sqrt(x') - sqrt(x)| = |x' - x| / (sqrt(x') + sqrt(x)) <= r / sqrt(x).
@@ -213,7 +212,7 @@ Ball square_root(const Ball& a) {
   Real center;
   mpfr_sqrt(center, a.center, MPFR_RNDN);
   const double root = mpfr_get_d(center, MPFR_RNDZ);
-  return finish(std::move(center), (a.radius / root) * kSlack);
+  return finish(center, (a.radius / root) * kSlack);
 }
 
 Ball negated(Ball a) {

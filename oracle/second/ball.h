@@ -48,7 +48,7 @@ double magnitude(const Ball& a);
 Ball rounded(Ball value, const Format& format);
 // A ball that comes from mathematics rather than from a rounded operation: `center` is correct to the working
 // precision, `radius` bounds the error of fp32.
-Ball with_error(Real center, double radius);
+Ball with_error(const Real& center, double radius);
 
 // Single operations, rounded to fp32.
 Ball add(const Ball& a, const Ball& b);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
-#include <utility>
 
 namespace samebits::second {
 namespace {
@@ -17,19 +16,19 @@ constexpr double kLogUlp = 0.536;
 constexpr double kLog1pUlp = 0.875;
 
 // At infinity the result is a limit, which fp32 has exactly.
-Ball limit(Real center) {
-  return Ball{std::move(center)};
+Ball limit(const Real& center) {
+  return Ball{center};
 }
 
 // `center` is f(x.center), `moved` bounds |f(x') - f(x)| within the ball of x; an error of `ulps` is added. An ulp is
 // taken in the binade of the largest value possible; the factor keeps a value just below a power of two in the upper
 // one, where the error of the function may be counted.
-Ball evaluated(Real center, double moved, double ulps) {
-  if (mpfr_number_p(static_cast<mpfr_srcptr>(center)) == 0) return Ball{std::move(center)};
+Ball evaluated(const Real& center, double moved, double ulps) {
+  if (mpfr_number_p(static_cast<mpfr_srcptr>(center)) == 0) return Ball{center};
   const double size = (std::abs(mpfr_get_d(center, MPFR_RNDA)) + moved) * (1 + 0x1p-20);
   if (size >= 0x1.fffffep127) return unknown();
   const double ulp = std::max(size > 0 ? std::ldexp(1.0, std::ilogb(size) - 23) : 0.0, 0x1p-149);
-  return with_error(std::move(center), moved + (ulps * ulp));
+  return with_error(center, moved + (ulps * ulp));
 }
 
 // Bound of value * (e^r - 1) where value <= e^exponent; for large r, e^(exponent + r).
@@ -43,14 +42,14 @@ struct Published final : Functions {
     if (is_unknown(x)) return unknown();
     Real y;
     mpfr_exp(y, x.center, MPFR_RNDN);
-    if (!is_finite(x)) return limit(std::move(y));
+    if (!is_finite(x)) return limit(y);
     const double value = mpfr_get_d(y, MPFR_RNDU);
     // Overflow of fp32 is at 88.72; a value beyond is infinite, near it nothing is known.
     if (value > 0x1p128 * (1 + 0x1p-10) && x.radius < 0x1p-12) {
       return exact(std::numeric_limits<float>::infinity());
     }
     const double moved = grown(value, mpfr_get_d(x.center, MPFR_RNDU), x.radius);
-    return evaluated(std::move(y), moved, kExpUlp);
+    return evaluated(y, moved, kExpUlp);
   }
 
   // The logarithm of s' = s (1 - s) has the slope 1 - 2s, in [-1, 1]; so |s(x') - s(x)| <= s (1 - s) (e^r - 1), and
@@ -72,8 +71,8 @@ struct Published final : Functions {
     } else {
       mpfr_div(y, t, d, MPFR_RNDN);
     }
-    if (!is_finite(x)) return limit(std::move(y));
-    return evaluated(std::move(y), moved, kSigmoidUlp);
+    if (!is_finite(x)) return limit(y);
+    return evaluated(y, moved, kSigmoidUlp);
   }
 
   // f = sqrt(p), p = log(1 + e^x). The slope of log f is sigmoid(x) / 2p <= 1/2, as p = -log(1 - sigmoid) >= sigmoid;
@@ -88,10 +87,10 @@ struct Published final : Functions {
     mpfr_log1p(p, p, MPFR_RNDN);
     if (mpfr_signbit(x.center) == 0) mpfr_add(p, p, x.center, MPFR_RNDN);
     mpfr_sqrt(p, p, MPFR_RNDN);
-    if (!is_finite(x)) return limit(std::move(p));
+    if (!is_finite(x)) return limit(p);
     const double value = mpfr_get_d(p, MPFR_RNDU);
     const double moved = std::min(x.radius / 2, grown(value, mpfr_get_d(x.center, MPFR_RNDU) / 2, x.radius / 2));
-    return evaluated(std::move(p), moved, kSqrtSoftplusUlp);
+    return evaluated(p, moved, kSqrtSoftplusUlp);
   }
 
   // The slope is at most 1.
@@ -99,8 +98,8 @@ struct Published final : Functions {
     if (is_unknown(x)) return unknown();
     Real y;
     mpfr_tanh(y, x.center, MPFR_RNDN);
-    if (!is_finite(x)) return limit(std::move(y));
-    return evaluated(std::move(y), x.radius, kTanhUlp);
+    if (!is_finite(x)) return limit(y);
+    return evaluated(y, x.radius, kTanhUlp);
   }
 
   // |log x' - log x| <= -log(1 - r/x).
@@ -119,7 +118,7 @@ struct Published final : Functions {
     }
     Real y;
     function(y, x.center, MPFR_RNDN);
-    return evaluated(std::move(y), moved, ulps);
+    return evaluated(y, moved, ulps);
   }
 };
 

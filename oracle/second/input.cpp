@@ -107,7 +107,7 @@ std::vector<Ball> published_input(const RouterSpec& spec, const RouterInputs& in
     // A product that is subnormal in fp32 is off by 2^-150 more, times the factors that follow.
     const double size = std::abs(mpfr_get_d(value, MPFR_RNDA));
     const double underflow = 0x1p-150 * (2 + std::abs(static_cast<double>(learned))) * std::max(1.0, scale_size);
-    prepared.push_back(rounded(with_error(std::move(value), (size * units * kUnit * 1.01) + underflow), kBf16));
+    prepared.push_back(rounded(with_error(value, (size * units * kUnit * 1.01) + underflow), kBf16));
   }
   return prepared;
 }

@@ -29,10 +29,10 @@ Ball finished(const RouterSpec& spec, const RouterInputs& inputs, std::int64_t e
               const Functions& functions) {
   if (spec.gate.linear_bias != oracle::BiasType::kNone) {
     Ball bias = exact(inputs.linear_bias[static_cast<std::size_t>(expert)]);
-    if (spec.gate.linear_bias == oracle::BiasType::kBf16) bias = rounded(std::move(bias), kBf16);
+    if (spec.gate.linear_bias == oracle::BiasType::kBf16) bias = rounded(bias, kBf16);
     logit = add(logit, bias);
   }
-  if (spec.gate.logits_dtype == oracle::FloatType::kBf16) logit = rounded(std::move(logit), kBf16);
+  if (spec.gate.logits_dtype == oracle::FloatType::kBf16) logit = rounded(logit, kBf16);
   const auto temperature = static_cast<float>(spec.logits.temperature);
   if (temperature != 1.0f) logit = divide(logit, exact(temperature));
   if (spec.logits.softcap) {
@@ -148,7 +148,7 @@ Ball dot_ball(const Dot& dot, const FoldBound& fold) {
   if (fold.total == 0 && dot.underflow == 0) return exact(0);
   Real center;
   dot.sum.get(center);
-  return with_error(std::move(center), fold.error + dot.underflow);
+  return with_error(center, fold.error + dot.underflow);
 }
 
 // Below 2^-110 the three parts may leave out up to 2^-133 of a weight.

@@ -1,7 +1,6 @@
 #include "oracle/second/score.h"
 
 #include <limits>
-#include <utility>
 
 namespace samebits::second {
 namespace {
@@ -9,7 +8,7 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 Ball dtype_of_score(const RouterSpec& spec, Ball score) {
-  return spec.score.dtype == oracle::FloatType::kBf16 ? rounded(std::move(score), kBf16) : score;
+  return spec.score.dtype == oracle::FloatType::kBf16 ? rounded(score, kBf16) : score;
 }
 
 Ball elementwise(const RouterSpec& spec, const Functions& functions, const Ball& logit) {
@@ -89,7 +88,7 @@ std::vector<Ball> sparsemixer(const RouterSpec& spec, const Functions& functions
     for (std::size_t earlier = 0; earlier < pass; ++earlier) {
       kept[static_cast<std::size_t>(chosen[earlier])] = exact(-kInfinity);
     }
-    result.push_back(dtype_of_score(spec, std::move(softmax(functions, kept)[id])));
+    result.push_back(dtype_of_score(spec, softmax(functions, kept)[id]));
   }
   return result;
 }
@@ -110,7 +109,7 @@ std::vector<Ball> scores(const RouterSpec& spec, const Functions& functions, con
   } else {
     for (const Ball& logit : logits) result.push_back(elementwise(spec, functions, logit));
   }
-  for (Ball& score : result) score = dtype_of_score(spec, std::move(score));
+  for (Ball& score : result) score = dtype_of_score(spec, score);
   return result;
 }
 
@@ -127,7 +126,7 @@ std::vector<Ball> chosen_scores(const RouterSpec& spec, const Functions& functio
   } else {
     for (const Ball& logit : of_chosen) result.push_back(elementwise(spec, functions, logit));
   }
-  for (Ball& score : result) score = dtype_of_score(spec, std::move(score));
+  for (Ball& score : result) score = dtype_of_score(spec, score);
   return result;
 }
 

@@ -134,7 +134,7 @@ std::vector<Ball> rank_keys(const RouterSpec& spec, const Row& row, const std::v
   std::vector<Ball> keys(base.begin(), base.begin() + static_cast<std::ptrdiff_t>(oracle::ranked_experts(spec)));
   for (std::size_t e = 0; e < row.selection_bias.size(); ++e) {
     Ball bias = exact(row.selection_bias[e]);
-    if (spec.selection.bias == oracle::BiasType::kBf16) bias = rounded(std::move(bias), kBf16);
+    if (spec.selection.bias == oracle::BiasType::kBf16) bias = rounded(bias, kBf16);
     keys[e] = add(keys[e], bias);
   }
   return keys;

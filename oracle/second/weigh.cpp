@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <utility>
 
 namespace samebits::second {
 namespace {
@@ -145,7 +144,7 @@ Ball finished(const RouterSpec& spec, const Row& row, std::int32_t id, bool take
     }
     if (row.global_scale) weight = multiply(weight, exact(*row.global_scale));
   }
-  if (spec.weights.dtype == oracle::FloatType::kBf16) weight = rounded(std::move(weight), kBf16);
+  if (spec.weights.dtype == oracle::FloatType::kBf16) weight = rounded(weight, kBf16);
   return is_unknown(weight) || is_finite(weight) ? weight : exact(0);
 }
 
@@ -189,8 +188,7 @@ Weighing weigh(const RouterSpec& spec, const Row& row, const Functions& function
         spec.weights.renormalize == oracle::Renormalize::kL1 ? l1(spec, weighing) : not_renormalized(spec, weighing);
   }
   for (std::size_t i = 0; i < slots.size(); ++i) {
-    weighing.weights.push_back(
-        finished(spec, row, slots[i], unscaled.takes_learned_scales, std::move(unscaled.weights[i])));
+    weighing.weights.push_back(finished(spec, row, slots[i], unscaled.takes_learned_scales, unscaled.weights[i]));
   }
   if (spec.selection.sort == oracle::SlotOrder::kByIndex) sort_by_id(weighing);
   weighing.expert_ids = weighing.ids;

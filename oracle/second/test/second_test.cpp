@@ -69,7 +69,7 @@ TEST(Ball, BoundsHoldAtTheEdges) {
       value = static_cast<float>(center + (radius * (random.one_in(2) ? 0.999 : -0.999)));
       Real real;
       mpfr_set_d(real, center, MPFR_RNDN);
-      return with_error(std::move(real), radius + (std::abs(center) * 0x1p-24));
+      return with_error(real, radius + (std::abs(center) * 0x1p-24));
     };
     float a = 0;
     float b = 0;
@@ -113,7 +113,7 @@ TEST(Ball, HugeRadiiStayBounds) {
   const auto at = [](double center, double radius) {
     Real real;
     mpfr_set_d(real, center, MPFR_RNDN);
-    return with_error(std::move(real), radius);
+    return with_error(real, radius);
   };
   const Functions& functions = published_functions();
   EXPECT_LT(functions.sigmoid(at(-8e21, 3e15)).radius, 0x1p-148);
