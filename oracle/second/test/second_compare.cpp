@@ -1,8 +1,4 @@
-// Compares the two oracles on many rows. Prints counts, and the differences in full; exit code 1 when there are any.
-//
-//   second_compare --cases N --seed S --shard i/n    N rows in all, of which shard i of n takes the i-th part
-//   second_compare --case I --seed S                 one case
-//   second_compare --full-size ROWS --seed S --shard i/n   rows of every spec at its own size
+// Compares the two oracles on many rows; kUsage says how.
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -15,6 +11,12 @@
 namespace {
 
 using namespace samebits;
+
+constexpr const char* kUsage =
+    "Compares the two oracles. Prints counts, and the differences in full; exit code 1 when there are any.\n"
+    "  second_compare --cases N --seed S --shard i/n         N rows in all, of which shard i of n takes the i-th part\n"
+    "  second_compare --case I --seed S                      one case\n"
+    "  second_compare --full-size ROWS --seed S --shard i/n  rows of every spec at its own size\n";
 
 struct Options {
   std::int64_t cases = 100000;
@@ -135,6 +137,10 @@ int main(int argc, char** argv) {
   const auto ask_to_stop = [](int) { stop = 1; };
   std::signal(SIGINT, ask_to_stop);
   std::signal(SIGTERM, ask_to_stop);
+  if (argc == 2 && std::string(argv[1]) == "--help") {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
   try {
     return run(parse(argc, argv));
   } catch (const std::exception& error) {
