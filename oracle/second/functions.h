@@ -16,7 +16,7 @@ struct Functions {
 };
 
 // The mathematical functions. Their radius is what the error of the argument makes of the result, and the largest error
-// of the contract's functions over all 2^32 inputs: docs/contract.md defines their operations, sweeps give the errors.
+// of the contract's functions (docs/contract.md), which sweeps over all 2^32 inputs give.
 const Functions& published_functions();
 
 // fp32 functions of somebody else, taken as they are; the arguments must be exact. With these every operation is exact,

@@ -4,13 +4,14 @@
 #include <bit>
 #include <cmath>
 
-#include "oracle/second/exact_dot.h"
+#include "oracle/second/exact_sum.h"
 #include "oracle/second/step.h"
 
 namespace samebits::second {
 namespace {
 
 constexpr std::size_t kChunk = 256;
+
 float widened(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }

@@ -22,6 +22,7 @@ struct Row {
   bool has_answer = true;                   // false: no such row class, or no such token in the table
 };
 
+// `row` is in [0, T); the tensors are complete for the spec.
 Row row_of(const RouterSpec& spec, const RouterInputs& inputs, std::int64_t row);
 
 }  // namespace samebits::second

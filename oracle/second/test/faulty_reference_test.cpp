@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <iostream>
 #include <numeric>
@@ -120,14 +119,6 @@ std::vector<float> dispatched_logits(const oracle::RouterSpec& spec, const oracl
 TEST(FaultyReference, CallsTheDispatcherUnderTest) {
   FirstOracle faulty;
   faulty.logits = dispatched_logits;
-  const Case test_case = full_size_case(all_specs().front(), 1, 16);
-  std::vector<std::int64_t> rows(16);
-  std::iota(rows.begin(), rows.end(), 0);
-  const std::vector<float> of_router = dispatched_logits(test_case.spec, test_case.inputs, rows);
-  const std::vector<float> of_reference = faulty.logits(test_case.spec, test_case.inputs, rows);
-  ASSERT_TRUE(std::equal(of_router.begin(), of_router.end(), of_reference.begin(), [](float a, float b) {
-    return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
-  }));
   expect_noticed(faulty, "bits: logits", 1000);
 }
 

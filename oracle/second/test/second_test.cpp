@@ -11,7 +11,7 @@
 
 #include "oracle/emulate/tc256.h"
 #include "oracle/second/ball.h"
-#include "oracle/second/exact_dot.h"
+#include "oracle/second/exact_sum.h"
 #include "oracle/second/functions.h"
 #include "oracle/second/logits.h"
 #include "oracle/second/step.h"
@@ -150,6 +150,20 @@ TEST(PublishedFunctions, HoldTheContractsFunctions) {
   }
 }
 
+// Where the contract's functions are furthest from the mathematical ones, which random arguments hardly meet.
+TEST(PublishedFunctions, HoldTheLargestErrors) {
+  const auto holds = [](const Ball& expected, float found) {
+    Real distance;
+    mpfr_sub(distance, exact(found).center, expected.center, MPFR_RNDA);
+    return std::abs(mpfr_get_d(distance, MPFR_RNDA)) <= expected.radius;
+  };
+  const Functions& published = published_functions();
+  for (const float x : {0x1.fe4e7p-2f, -0x1.fe4e7p-2f}) {
+    EXPECT_TRUE(holds(published.tanh(exact(x)), oracle::tc256::tanh(x))) << x;
+  }
+  EXPECT_TRUE(holds(published.log(exact(0x1.67b59ap-1f)), oracle::tc256::log(0x1.67b59ap-1f)));
+}
+
 // A value that may have overflowed leaves it open whether +Inf takes the weight of all others.
 TEST(Weigh, AValueThatIsUnknownDecidesNothing) {
   oracle::RouterSpec spec;
@@ -215,7 +229,8 @@ TEST(Step, FollowsEachRule) {
 }
 
 // Rows of numbers so small that the accumulator is subnormal, or so mixed that alignment cuts most of them: the bound
-// of the published logits must hold what steps return, and must not be empty.
+// of the published logits must hold what steps return, and must be narrow: four steps cut at most 17 units of 2^-25
+// (2^-151 where the accumulator is subnormal) and 2^-23 of the sum each, 84 * 2^-25 of the magnitudes or 84 * 2^-151.
 TEST(PublishedLogits, HoldTheStepsOfHardRows) {
   Random random(5);
   oracle::RouterSpec spec;
@@ -246,7 +261,7 @@ TEST(PublishedLogits, HoldTheStepsOfHardRows) {
       magnitudes += std::abs(static_cast<double>(oracle::bf16_to_fp32(row[p])) *
                              static_cast<double>(oracle::bf16_to_fp32(inputs.gate_weight_bf16[p])));
     }
-    ASSERT_LE(ball.radius, (magnitudes * 0x1p-15) + 0x1p-144) << "row " << i;
+    ASSERT_LE(ball.radius, (magnitudes * 0x1p-18) + 0x1p-144) << "row " << i;
   }
 }
 

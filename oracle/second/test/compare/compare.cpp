@@ -63,8 +63,8 @@ class RowComparison {
   Balls compare_input_and_logits(std::span<const float> logits, const Gate& gate);
   void compare_steps(std::span<const float> logits, const Row& row, const Answer& answer);
   void compare_published(const Balls& logits, const Row& row, const Answer& answer);
-  Selection fed_selection(const Balls& logits, const Balls& scores, const Row& row, const Answer& answer,
-                          Balls& unmasked_keys);
+  Selection compare_selection(const Balls& logits, const Balls& scores, const Row& row, const Answer& answer,
+                              Balls& unmasked_keys);
 
   void bits(const std::string& what, std::span<const float> found, const Balls& expected);
   template <class T, class U>
@@ -177,8 +177,8 @@ Balls RowComparison::compare_input_and_logits(std::span<const float> logits, con
   return published;
 }
 
-Selection RowComparison::fed_selection(const Balls& logits, const Balls& scores, const Row& row, const Answer& answer,
-                                       Balls& unmasked_keys) {
+Selection RowComparison::compare_selection(const Balls& logits, const Balls& scores, const Row& row,
+                                           const Answer& answer, Balls& unmasked_keys) {
   if (spec_.selection.method == oracle::SelectionMethod::kHashTable) {
     Selection selection;
     selection.ids.assign(row.table_ids.begin(), row.table_ids.end());
@@ -186,16 +186,16 @@ Selection RowComparison::fed_selection(const Balls& logits, const Balls& scores,
     return selection;
   }
   unmasked_keys = rank_keys(spec_, row, logits, scores);
-  const Selection unfed = select(spec_, unmasked_keys);
-  bits("bits: keys", answer.keys, unfed.keys);
-  bits("bits: group scores", answer.group_scores, unfed.group_scores);
-  integers("bits: groups", answer.group_kept, unfed.group_kept);
-  integers("bits: excluded", answer.excluded, unfed.excluded);
+  Selection selection = select(spec_, unmasked_keys);
+  bits("bits: keys", answer.keys, selection.keys);
+  bits("bits: group scores", answer.group_scores, selection.group_scores);
+  integers("bits: groups", answer.group_kept, selection.group_kept);
+  integers("bits: excluded", answer.excluded, selection.excluded);
   if (spec_.selection.topk_scope == oracle::TopkScope::kGlobal) {
     integers("bits: cut", std::vector{answer.last_chosen, answer.first_rejected},
-             std::vector{unfed.last_chosen, unfed.first_rejected});
+             std::vector{selection.last_chosen, selection.first_rejected});
   }
-  return unfed;
+  return selection;
 }
 
 std::vector<std::int32_t> with_shared(const RouterSpec& spec, std::vector<std::int32_t> ids) {
@@ -218,7 +218,7 @@ void RowComparison::compare_steps(std::span<const float> logits, const Row& row,
   bits("bits: finished logits", answer.logits, exact_logits);
   if (!scores_the_chosen(spec_)) bits("bits: scores", answer.scores, scores(spec_, functions, exact_logits));
   Balls unmasked_keys;
-  const Selection selection = fed_selection(exact_logits, first_scores, row, answer, unmasked_keys);
+  const Selection selection = compare_selection(exact_logits, first_scores, row, answer, unmasked_keys);
   const std::vector<std::int32_t> slots = with_shared(spec_, selection.ids);
   Balls slot_scores = of_slots(first_scores, slots);
   if (scores_the_chosen(spec_)) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "oracle/second/test/compare/random.h"
 #include "oracle/spec/router_spec.h"

@@ -1,4 +1,4 @@
-#include "oracle/second/exact_dot.h"
+#include "oracle/second/exact_sum.h"
 
 #include <gmp.h>
 
