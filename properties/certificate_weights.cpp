@@ -8,6 +8,7 @@
 #include "oracle/exact/sparsemixer_bounds.h"
 #include "oracle/exact/weight_bounds.h"
 #include "properties/certificate.h"
+#include "properties/spec_features.h"
 
 namespace samebits::properties {
 namespace {
@@ -31,7 +32,7 @@ std::vector<Interval> values_of(const RouterSpec& spec, const BoundedRow& row, s
   if (spec.score.stage == oracle::ScoreStage::kAfterTopk) {
     return oracle::score_bounds(spec.score, gather(row.logits, ids), kFp32Steps);
   }
-  if (spec.selection.method == oracle::SelectionMethod::kSparsemixer) {
+  if (is_sparsemixer(spec)) {
     std::vector<Interval> values = oracle::sparsemixer_bounds(
         spec.sparsemixer_jitter_eps.value(), row.logits, ids,
         [&](std::int64_t a, std::int64_t b) { return certainly_before(row, a, b, TieRule::kAny); }, kFp32Steps);
@@ -83,8 +84,7 @@ std::vector<Interval> bounds_of(const RouterSpec& spec, const BoundedRow& row, s
 
 // How many slots carry the id of renamed zero experts, which may also be that of expert 0.
 std::int64_t ambiguous_slots(const RouterSpec& spec, std::span<const std::int64_t> ids) {
-  if (spec.special.zero_type != oracle::ZeroType::kIdentityRemappedToId0Weight0) return 0;
-  return std::count(ids.begin(), ids.end(), 0);
+  return renames_zero_experts(spec) ? std::count(ids.begin(), ids.end(), 0) : 0;
 }
 
 }  // namespace

@@ -9,20 +9,13 @@
 #include "oracle/reference/score.h"
 #include "oracle/reference/weigh.h"
 #include "properties/explain_mistakes.h"
+#include "properties/spec_features.h"
 
 namespace samebits::properties {
 namespace {
 
 using oracle::RouterSpec;
 using Answer = oracle::RowAnswer<float>;
-
-bool has_table(const RouterSpec& spec) {
-  return spec.selection.method == oracle::SelectionMethod::kHashTable;
-}
-
-bool is_sparsemixer(const RouterSpec& spec) {
-  return spec.selection.method == oracle::SelectionMethod::kSparsemixer;
-}
 
 // The bias of the first class.
 bool use_first_class(Setup& s) {
@@ -179,8 +172,7 @@ constexpr Mistake kMistakes[] = {
      uniform_weights},
     {"the best of all experts instead of the best of each group",
      [](Setup& s) {
-       const bool possible =
-           s.spec.selection.topk_scope == oracle::TopkScope::kPerGroup && s.spec.selection.n_group > 1;
+       const bool possible = selects_per_group(s.spec) && s.spec.selection.n_group > 1;
        s.spec.selection.topk_scope = oracle::TopkScope::kGlobal;
        s.spec.selection.n_group = s.spec.selection.topk_group = 1;
        return possible;
@@ -189,7 +181,7 @@ constexpr Mistake kMistakes[] = {
     {"the zero experts left out of softmax and choice", leave_out_zero_experts, restore_shared_ids},
     {"zero experts not renamed to id 0 with weight 0",
      [](Setup& s) {
-       const bool possible = s.spec.special.zero_type == oracle::ZeroType::kIdentityRemappedToId0Weight0;
+       const bool possible = renames_zero_experts(s.spec);
        s.spec.special.zero_type = oracle::ZeroType::kIdentity;
        return possible;
      }},

@@ -5,16 +5,13 @@
 
 #include "oracle/emulate/tc256.h"
 #include "oracle/tensors/bf16.h"
+#include "properties/spec_features.h"
 
 namespace samebits::properties {
 namespace {
 
 using oracle::RouterSpec;
 using Answer = oracle::RowAnswer<float>;
-
-bool has_groups(const RouterSpec& spec) {
-  return spec.selection.n_group > 1 && spec.selection.topk_scope == oracle::TopkScope::kGlobal;
-}
 
 bool ranks_scores(const RouterSpec& spec) {
   return spec.selection.method == oracle::SelectionMethod::kTopk && spec.selection.rank_by == oracle::RankBy::kScore;
@@ -25,8 +22,7 @@ bool renormalizes(const RouterSpec& spec) {
 }
 
 bool is_softmax(const RouterSpec& spec) {
-  return spec.score.func == oracle::ScoreFunc::kSoftmax &&
-         spec.selection.method != oracle::SelectionMethod::kSparsemixer;
+  return spec.score.func == oracle::ScoreFunc::kSoftmax && !is_sparsemixer(spec);
 }
 
 bool has_scale(const RouterSpec& spec) {
@@ -103,7 +99,7 @@ constexpr Mistake kMistakes[] = {
     {"softmax over the kept groups instead of over all",
      [](Setup& s) {
        const bool possible =
-           has_groups(s.spec) && is_softmax(s.spec) && s.spec.selection.group_mask == oracle::GroupMask::kNegInf;
+           ranks_groups(s.spec) && is_softmax(s.spec) && s.spec.selection.group_mask == oracle::GroupMask::kNegInf;
        if (!possible) return false;
        const Answer answer = s.route();
        for (std::size_t e = 0; e < answer.excluded.size(); ++e) {
@@ -137,31 +133,31 @@ constexpr Mistake kMistakes[] = {
      }},
     {"rejected groups masked with 0 instead of -inf",
      [](Setup& s) {
-       const bool possible = has_groups(s.spec) && s.spec.selection.group_mask == oracle::GroupMask::kNegInf;
+       const bool possible = ranks_groups(s.spec) && s.spec.selection.group_mask == oracle::GroupMask::kNegInf;
        s.spec.selection.group_mask = oracle::GroupMask::kZero;
        return possible;
      }},
     {"rejected groups masked with -inf instead of 0",
      [](Setup& s) {
-       const bool possible = has_groups(s.spec) && s.spec.selection.group_mask == oracle::GroupMask::kZero;
+       const bool possible = ranks_groups(s.spec) && s.spec.selection.group_mask == oracle::GroupMask::kZero;
        s.spec.selection.group_mask = oracle::GroupMask::kNegInf;
        return possible;
      }},
     {"groups ranked by their maximum instead of their best two",
      [](Setup& s) {
-       const bool possible = has_groups(s.spec) && s.spec.selection.group_score == oracle::GroupScore::kTop2Sum;
+       const bool possible = ranks_groups(s.spec) && s.spec.selection.group_score == oracle::GroupScore::kTop2Sum;
        s.spec.selection.group_score = oracle::GroupScore::kMax;
        return possible;
      }},
     {"groups ranked by their best two instead of their maximum",
      [](Setup& s) {
-       const bool possible = has_groups(s.spec) && s.spec.selection.group_score == oracle::GroupScore::kMax;
+       const bool possible = ranks_groups(s.spec) && s.spec.selection.group_score == oracle::GroupScore::kMax;
        s.spec.selection.group_score = oracle::GroupScore::kTop2Sum;
        return possible;
      }},
     {"the groups ignored",
      [](Setup& s) {
-       const bool possible = has_groups(s.spec);
+       const bool possible = ranks_groups(s.spec);
        ignore_groups(s.spec);
        return possible;
      }},

@@ -8,6 +8,7 @@
 
 #include "oracle/reference/rank_key.h"
 #include "properties/explain_mistakes.h"
+#include "properties/spec_features.h"
 
 namespace samebits::properties {
 namespace {
@@ -27,7 +28,7 @@ std::optional<Answer> with_ties_to_the_higher_id(const Setup& setup) {
                      (key_a == key_b || (std::isnan(key_a) && std::isnan(key_b)));
     return tie ? a > b : ranks_before(answer, a, b);
   };
-  const bool per_group = setup.spec.selection.topk_scope == oracle::TopkScope::kPerGroup;
+  const bool per_group = selects_per_group(setup.spec);
   const std::size_t scopes = per_group ? static_cast<std::size_t>(setup.spec.selection.n_group) : 1;
   const std::size_t size = answer.keys.size() / scopes,
                     share = static_cast<std::size_t>(oracle::top_k(setup.spec)) / scopes;
@@ -133,7 +134,7 @@ std::vector<std::string> explain_logits(const RouterSpec& spec, const oracle::Ro
 
 std::vector<std::string> explain_ids(const RouterSpec& spec, const oracle::RouterInputs& inputs, std::int64_t row,
                                      std::span<const float> logits, std::span<const std::int64_t> ids) {
-  const bool in_order = spec.selection.method == oracle::SelectionMethod::kHashTable;
+  const bool in_order = has_table(spec);
   std::vector<std::string> notes;
   for (const Alternative& other : alternatives(spec, inputs, row, logits)) {
     const bool same = in_order ? std::equal(ids.begin(), ids.end(), other.answer.ids.begin(), other.answer.ids.end())

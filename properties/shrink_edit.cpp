@@ -6,6 +6,7 @@
 
 #include "oracle/emulate/tc256.h"
 #include "oracle/spec/validate.h"
+#include "properties/spec_features.h"
 
 namespace samebits::properties {
 namespace {
@@ -103,7 +104,7 @@ Positions with_part(const Case& c, std::int64_t first, std::int64_t size, const 
 std::optional<Case> keep_gate_rows(const Case& c, CaseDescription d, const Positions& positions) {
   if (d.num_experts == 0 || d.n_group < 1 || d.num_experts % d.n_group != 0) return std::nullopt;
   const std::int64_t group_size = d.num_experts / d.n_group;
-  if (c.spec.selection.topk_scope == oracle::TopkScope::kPerGroup) {
+  if (selects_per_group(c.spec)) {
     const std::int64_t share = c.description.top_k / c.description.n_group;
     d.topk_group = d.n_group;
     d.top_k = d.n_group * std::min(share, group_size);

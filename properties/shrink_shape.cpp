@@ -4,6 +4,7 @@
 
 #include "properties/shrink_edit.h"
 #include "properties/shrink_passes.h"
+#include "properties/spec_features.h"
 
 namespace samebits::properties {
 namespace {
@@ -131,8 +132,7 @@ std::array<std::int64_t, 3> smaller(std::int64_t now) {
 Pass smaller_top_k() {
   return {[](const Case&) { return std::int64_t{3}; },
           [](const Case& c, std::int64_t i) {
-            const bool per_group = c.spec.selection.topk_scope == oracle::TopkScope::kPerGroup;
-            const std::int64_t shares = per_group ? c.description.n_group : 1;
+            const std::int64_t shares = selects_per_group(c.spec) ? c.description.n_group : 1;
             return with_top_k(c, smaller(c.description.top_k / shares)[static_cast<std::size_t>(i)] * shares);
           }};
 }

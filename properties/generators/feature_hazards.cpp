@@ -32,9 +32,6 @@ bool has_shared_in_gate(const RouterSpec& spec) {
 bool has_learned_scale(const RouterSpec& spec) {
   return spec.weights.per_expert_scale || spec.weights.global_scale;
 }
-bool is_sparsemixer(const RouterSpec& spec) {
-  return spec.selection.method == oracle::SelectionMethod::kSparsemixer;
-}
 
 // tanh rounds to 1 from 9.01 c on; a ratio of exponentials overflows from 44.4 c or 88.7 c on.
 void softcap(const RouterSpec& spec, const Draw& draw, CaseDescription& d) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "properties/generators/hazards.h"
+#include "properties/spec_features.h"
 
 namespace samebits::properties {
 
@@ -20,18 +21,11 @@ inline constexpr std::uint32_t kLargestBf16 = 0x7f7f0000u;
 inline bool always(const oracle::RouterSpec&) {
   return true;
 }
-inline bool has_selection_bias(const oracle::RouterSpec& spec) {
-  return spec.selection.bias != oracle::BiasType::kNone;
-}
 inline bool has_bias(const oracle::RouterSpec& spec) {
   return has_selection_bias(spec) || spec.gate.linear_bias != oracle::BiasType::kNone;
 }
 inline bool has_groups(const oracle::RouterSpec& spec) {
   return spec.selection.n_group > 1;
-}
-
-inline bool has_table(const oracle::RouterSpec& spec) {
-  return spec.selection.method == oracle::SelectionMethod::kHashTable;
 }
 
 // One of n, by bits that no other choice of the same hazard uses.

@@ -1,3 +1,4 @@
+#include <bit>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -6,6 +7,7 @@
 #include "oracle/tensors/bf16.h"
 #include "properties/case.h"
 #include "properties/generators/families.h"
+#include "properties/spec_features.h"
 
 namespace samebits::properties {
 namespace {
@@ -39,10 +41,6 @@ void require_kept(const char* name, const std::vector<std::int64_t>& kept, std::
   }
 }
 
-bool selects_by_table(const oracle::RouterSpec& spec) {
-  return spec.selection.method == oracle::SelectionMethod::kHashTable;
-}
-
 void check(const Case& c) {
   const CaseDescription& d = c.description;
   const bool full = d.stage == Stage::kFull;
@@ -54,7 +52,7 @@ void check(const Case& c) {
   require(d.top_k <= d.num_experts + d.zero_experts, "top_k is larger than num_experts + zero_experts");
   require(c.spec.special.zero_experts == d.zero_experts, "zero_experts differs from the spec's");
   require(oracle::shared_in_gate(c.spec) == d.shared_in_gate, "shared_in_gate differs from the spec's");
-  const bool table = selects_by_table(c.spec);
+  const bool table = has_table(c.spec);
   require(table == (d.vocab_size > 0), "vocab_size must be positive exactly when the spec selects by hash_table");
   require(!table || c.spec.hash.vocab_size == d.vocab_size, "vocab_size differs from the spec's");
   require(!full || c.spec.shape.hidden_size == d.hidden_size, "hidden_size differs from the spec's");
@@ -88,7 +86,7 @@ RouterInputs explicit_inputs(const Case& c) {
                bias ? size(c.spec.selection.bias_variants) * R : 0);
   require_size("size of per_expert_scale", size(inputs.per_expert_scale), c.spec.weights.per_expert_scale ? G : 0);
   require_size("size of global_scale", size(inputs.global_scale), c.spec.weights.global_scale ? 1 : 0);
-  const bool table = selects_by_table(c.spec);
+  const bool table = has_table(c.spec);
   require_size("size of hash_table", size(inputs.hash_table), d.vocab_size * d.top_k);
   require_size("size of token_ids", size(inputs.token_ids), table ? T : 0);
   if (!inputs.row_class.empty()) require_size("size of row_class", size(inputs.row_class), bias ? T : 0);
@@ -199,7 +197,7 @@ oracle::RouterSpec apply_shape(const oracle::RouterSpec& spec, const CaseDescrip
     shaped.special.shared_experts = description.shared_in_gate;
     if (description.shared_in_gate == 0) shaped.special.shared_mode = oracle::SharedMode::kOutsideRouter;
   }
-  if (selects_by_table(spec)) shaped.hash.vocab_size = description.vocab_size;
+  if (has_table(spec)) shaped.hash.vocab_size = description.vocab_size;
   return shaped;
 }
 
@@ -234,7 +232,7 @@ RouterInputs materialize(const Case& c) {
   }
   if (c.spec.weights.per_expert_scale) inputs.per_expert_scale = generate_scale(d, TensorId::kPerExpertScale, kept);
   if (c.spec.weights.global_scale) inputs.global_scale = generate_scale(d, TensorId::kGlobalScale, kept);
-  if (selects_by_table(c.spec)) {
+  if (has_table(c.spec)) {
     inputs.hash_table = generate_hash_table(d, kept);
     inputs.token_ids = generate_token_ids(d, kept);
     inputs.token_ids_int32 = d.token_ids_int32;

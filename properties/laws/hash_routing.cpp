@@ -5,12 +5,13 @@
 #include "properties/laws/laws.h"
 #include "properties/laws/rows.h"
 #include "properties/oracle_answers.h"
+#include "properties/spec_features.h"
 
 namespace samebits::properties {
 namespace {
 
 std::optional<std::string> not_applicable(const oracle::RouterSpec& spec, const Claims&) {
-  if (spec.selection.method == oracle::SelectionMethod::kHashTable) return std::nullopt;
+  if (has_table(spec)) return std::nullopt;
   return "the spec looks no experts up in a table";
 }
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "oracle/reference/answer.h"
+#include "properties/spec_features.h"
 
 namespace samebits::properties {
 
@@ -131,13 +132,12 @@ void name_run(Violation& violation, const JudgedRow& judged) {
 }
 
 bool may_be_renamed(const oracle::RouterSpec& spec, const RowView& row, std::size_t slot) {
-  return spec.special.zero_type == oracle::ZeroType::kIdentityRemappedToId0Weight0 && row.ids[slot] == 0 &&
-         row.weights[slot] == 0.0f;
+  return renames_zero_experts(spec) && row.ids[slot] == 0 && row.weights[slot] == 0.0f;
 }
 
 std::string ids_problem(const oracle::RouterSpec& spec, const RowView& row) {
   const std::int64_t num_ids = oracle::gate_rows(spec);
-  const bool renames = spec.special.zero_type == oracle::ZeroType::kIdentityRemappedToId0Weight0;
+  const bool renames = renames_zero_experts(spec);
   for (std::size_t i = 0; i < row.ids.size(); ++i) {
     const std::int64_t id = row.ids[i];
     const std::string place = "id " + std::to_string(id) + " in slot " + std::to_string(i);

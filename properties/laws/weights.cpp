@@ -7,6 +7,7 @@
 #include "properties/laws/laws.h"
 #include "properties/laws/rows.h"
 #include "properties/oracle_answers.h"
+#include "properties/spec_features.h"
 
 namespace samebits::properties {
 namespace {
@@ -26,10 +27,8 @@ std::vector<std::int64_t> expected_ids(const oracle::RowAnswer<float>& answer) {
 bool comparable(const oracle::RouterSpec& spec, const oracle::RowAnswer<float>& answer,
                 std::span<const std::int64_t> ids) {
   if (sorted(ids) == sorted(expected_ids(answer))) return true;
-  return spec.weights.renormalize == oracle::Renormalize::kNone &&
-         spec.score.stage == oracle::ScoreStage::kBeforeTopk &&
-         spec.selection.method != oracle::SelectionMethod::kSparsemixer &&
-         spec.special.zero_type != oracle::ZeroType::kIdentityRemappedToId0Weight0;
+  return spec.weights.renormalize == oracle::Renormalize::kNone && scores_before_selection(spec) &&
+         !renames_zero_experts(spec);
 }
 
 // Slots by id; several of id 0 (renamed zero experts) by weight, the larger first.
