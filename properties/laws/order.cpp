@@ -99,7 +99,6 @@ std::optional<Violation> check_bounded(const Evidence& evidence, std::int64_t ro
 
 LawOutcome check(const Evidence& evidence) {
   LawOutcome outcome;
-  if (oracle::topk_columns(evidence.c.spec) < 2) return outcome;
   const bool exact = evidence.claims.bit_exact();
   for (const JudgedRow& judged : answered_rows(evidence)) {
     const std::span<const std::int64_t> ids = judged.seen.ids;

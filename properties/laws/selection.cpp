@@ -7,6 +7,7 @@
 #include "properties/laws/laws.h"
 #include "properties/laws/rows.h"
 #include "properties/oracle_answers.h"
+#include "properties/spec_features.h"
 
 namespace samebits::properties {
 namespace {
@@ -107,8 +108,6 @@ std::optional<Violation> check_bounded(const Evidence& evidence, std::int64_t ro
 
 LawOutcome check(const Evidence& evidence) {
   LawOutcome outcome;
-  // With k = R there is nothing to choose.
-  if (oracle::top_k(evidence.c.spec) >= oracle::ranked_experts(evidence.c.spec)) return outcome;
   const bool exact = evidence.claims.bit_exact();
   for (const JudgedRow& judged : answered_rows(evidence)) {
     const std::span<const std::int64_t> ids = judged.seen.ids;
@@ -137,8 +136,11 @@ constinit const Law kSelection = {
         "spread, negative keys, saturated scores, row classes, ties in every group, zero experts",
     .min_relevant = 8,
     .not_applicable = [](const oracle::RouterSpec& spec, const Claims&) -> std::optional<std::string> {
-      if (spec.selection.method != oracle::SelectionMethod::kHashTable) return std::nullopt;
-      return "a table chooses the experts: hash_routing judges them";
+      if (has_table(spec)) return "a table chooses the experts: hash_routing judges them";
+      if (oracle::top_k(spec) == oracle::ranked_experts(spec) && !renames_zero_experts(spec)) {
+        return "every expert is chosen";
+      }
+      return std::nullopt;
     },
     .check = check,
 };
