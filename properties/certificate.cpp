@@ -7,6 +7,7 @@
 
 #include "oracle/exact/key_bounds.h"
 #include "oracle/exact/score_bounds.h"
+#include "properties/spec_features.h"
 
 namespace samebits::properties {
 namespace {
@@ -14,21 +15,8 @@ namespace {
 using oracle::kFp32Steps;
 using oracle::RouterSpec;
 
-bool is_grouped(const RouterSpec& spec) {
-  return spec.selection.n_group > 1 && spec.selection.group_mask != oracle::GroupMask::kNone;
-}
 bool rejects_with_neg_inf(const RouterSpec& spec) {
   return spec.selection.group_mask != oracle::GroupMask::kZero;
-}
-bool selects_per_group(const RouterSpec& spec) {
-  return spec.selection.topk_scope == oracle::TopkScope::kPerGroup;
-}
-bool renames_zero_experts(const RouterSpec& spec) {
-  return spec.special.zero_type == oracle::ZeroType::kIdentityRemappedToId0Weight0;
-}
-bool has_scores_before_selection(const RouterSpec& spec) {
-  return spec.score.stage == oracle::ScoreStage::kBeforeTopk &&
-         spec.selection.method != oracle::SelectionMethod::kSparsemixer;
 }
 
 // [G]; shared experts in the gate take no part in a softmax.
@@ -100,7 +88,7 @@ std::optional<Contradiction> group_contradiction(const RouterSpec& spec, const B
     return std::nullopt;
   }
   const auto groups = std::count_if(count.begin(), count.end(), [](std::int64_t n) { return n > 0; });
-  if (is_grouped(spec) && rejects_with_neg_inf(spec) && groups > spec.selection.topk_group) {
+  if (ranks_groups(spec) && rejects_with_neg_inf(spec) && groups > spec.selection.topk_group) {
     return Contradiction{chosen.front(), -1,
                          "experts of " + std::to_string(groups) + " groups were chosen, topk_group is " +
                              std::to_string(spec.selection.topk_group)};
@@ -201,21 +189,21 @@ BoundedRow bound_row(const RouterSpec& spec, const oracle::LogitBounds& logits, 
   if (!constants.routable) return row;
   for (std::size_t e = 0; e < logits.lower.size(); ++e) {
     row.logits.push_back({logits.lower[e], logits.upper[e]});
-    if (!finite_in_fp32(row.logits.back())) return row;
   }
+  if (!std::all_of(row.logits.begin(), row.logits.end(), oracle::finite_in_fp32)) return row;
   row.bias = oracle::added_bias(spec.selection, constants.selection_bias);
   for (const float b : row.bias) {
     if (!std::isfinite(b)) return row;
   }
-  if (has_scores_before_selection(spec)) row.scores = scores_of(spec, row.logits);
+  if (scores_before_selection(spec)) row.scores = scores_of(spec, row.logits);
   row.judged = true;
-  if (spec.selection.method == oracle::SelectionMethod::kHashTable) return row;
+  if (has_table(spec)) return row;
 
   row.keys = oracle::key_bounds(spec, row.logits, row.scores, row.bias, kFp32Steps);
   row.biased = row.keys;
   row.judged = std::all_of(row.keys.begin(), row.keys.end(), oracle::finite_in_fp32);
   row.group.assign(row.keys.size(), GroupState::kKept);
-  if (row.judged && is_grouped(spec)) {
+  if (row.judged && ranks_groups(spec)) {
     row.group = group_states(spec, row.keys, tie_rule);
     for (std::size_t e = 0; e < row.keys.size() && !rejects_with_neg_inf(spec); ++e) {
       if (row.group[e] == GroupState::kRejected) row.keys[e] = {0.0, 0.0};
@@ -247,7 +235,7 @@ std::optional<Contradiction> selection_contradiction(const RouterSpec& spec, con
                          "there are " + std::to_string(shared) + " shared experts among the slots, but each of the " +
                              std::to_string(oracle::shared_in_gate(spec)) + " in the gate has one"};
   }
-  if (spec.selection.method == oracle::SelectionMethod::kHashTable) return table_contradiction(spec, row, chosen);
+  if (has_table(spec)) return table_contradiction(spec, row, chosen);
   const auto zeros = renames_zero_experts(spec) ? std::count(chosen.begin(), chosen.end(), 0) : 0;
   if (zeros == 0) return ranked_contradiction(spec, row, chosen, 0, tie_rule);
   const ReadingsOfId0 readings = readings_of_id_0(spec, row, ids, tie_rule);
@@ -263,7 +251,7 @@ ReadingsOfId0 readings_of_id_0(const RouterSpec& spec, const BoundedRow& row, st
     if (id != 0 && id < oracle::ranked_experts(spec)) chosen.push_back(id);
   }
   const auto zeros = std::count(ids.begin(), ids.end(), 0);
-  if (spec.selection.method == oracle::SelectionMethod::kHashTable) {
+  if (has_table(spec)) {
     const auto& table = row.constants.table_ids;
     const bool has_0 = std::find(table.begin(), table.end(), 0) != table.end();
     return {!has_0, has_0};
@@ -279,7 +267,7 @@ std::optional<Contradiction> order_contradiction(const RouterSpec& spec, const B
                                                  std::span<const std::int64_t> ids, TieRule tie_rule) {
   const std::int64_t ranked = oracle::ranked_experts(spec);
   const bool by_index = spec.selection.sort == oracle::SlotOrder::kByIndex;
-  if (spec.selection.method == oracle::SelectionMethod::kHashTable) {
+  if (has_table(spec)) {
     const std::vector<std::int64_t> expected = table_ids(spec, row);
     for (std::size_t i = 0; i < expected.size(); ++i) {
       if (ids[i] == expected[i]) continue;

@@ -27,11 +27,11 @@ enum class GroupState : std::uint8_t { kKept, kPossiblyKept, kRejected };
 
 // Sizes as in oracle/spec/router_spec.h: R experts compete, G have logits, K are the columns of the answer.
 struct BoundedRow {
-  // false: a logit or a bias is not finite or may overflow, or the row has no answer; then nothing below is filled and
-  // nothing is claimed.
+  // false: a logit or a bias is not finite or may overflow, or the row has no answer; then nothing is claimed, and of
+  // what follows only the logits of a row with an answer are filled.
   bool judged = false;
   bool exact_logits = false;       // the logits were given: they are points
-  std::vector<Interval> logits;    // [G] finished logits
+  std::vector<Interval> logits;    // [G] finished logits; not finite_in_fp32 where one may be NaN or Inf
   std::vector<Interval> scores;    // [G]; empty where scores exist only after selection
   std::vector<Interval> keys;      // [R] as they compete, after a `zero` mask; empty for hash_table
   std::vector<Interval> biased;    // [R] keys before a `zero` mask: the biased scores

@@ -7,6 +7,7 @@
 #include "properties/laws/laws.h"
 #include "properties/laws/rows.h"
 #include "properties/oracle_answers.h"
+#include "properties/spec_features.h"
 
 namespace samebits::properties {
 namespace {
@@ -20,16 +21,11 @@ bool all_finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
 }
 
-// 1 for each expert whose gate weights and linear bias are all finite.
-std::vector<std::uint8_t> finite_experts(const oracle::RouterInputs& inputs) {
-  const auto width = static_cast<std::size_t>(inputs.hidden_size);
-  std::vector<std::uint8_t> finite;
-  for (std::size_t e = 0; e < static_cast<std::size_t>(inputs.gate_rows); ++e) {
-    bool all = inputs.linear_bias.empty() || std::isfinite(inputs.linear_bias[e]);
-    for (std::size_t h = 0; all && h < width; ++h) all = std::isfinite(gate_weight(inputs, e * width + h));
-    finite.push_back(all);
-  }
-  return finite;
+bool is_gate_finite(const oracle::RouterInputs& inputs) {
+  return all_finite(inputs.gate_weight_fp32) && all_finite(inputs.linear_bias) &&
+         all_finite(inputs.input_scale_vector) &&
+         std::all_of(inputs.gate_weight_bf16.begin(), inputs.gate_weight_bf16.end(),
+                     [](std::uint16_t weight) { return std::isfinite(oracle::bf16_to_fp32(weight)); });
 }
 
 bool row_non_finite(const oracle::RouterInputs& inputs, std::int64_t row) {
@@ -85,21 +81,16 @@ Ranking exact_ranking(const oracle::RowAnswer<float>& answer) {
   return ranking;
 }
 
-// For a router with its own arithmetic: NaN where it is certain, rivals where every operand is finite.
-Ranking any_ranking(const oracle::RouterSpec& spec, const oracle::RouterInputs& inputs, std::int64_t row,
-                    const std::vector<std::uint8_t>& expert_is_finite) {
+// For a router with its own arithmetic: NaN where it is certain, rivals where the logit is finite in any honest one.
+Ranking any_ranking(const Evidence& evidence, std::int64_t row) {
   Ranking ranking;
-  const bool given = inputs.from_logits();
-  const bool row_is_finite = !row_non_finite(inputs, row) && all_finite(inputs.input_scale_vector);
-  const std::span<const float> bias = oracle::row_constants(spec, inputs, row).selection_bias;
-  for (std::int64_t expert = 0; expert < oracle::ranked_experts(spec); ++expert) {
+  const std::vector<Interval>& logits = evidence.oracle.bounded(row).logits;
+  const std::span<const float> bias = oracle::row_constants(evidence.c.spec, evidence.inputs, row).selection_bias;
+  for (std::int64_t expert = 0; expert < oracle::ranked_experts(evidence.c.spec); ++expert) {
     const auto e = static_cast<std::size_t>(expert);
-    const bool finite =
-        expert_is_finite[e] != 0 && (bias.empty() || std::isfinite(bias[e])) &&
-        (given ? std::isfinite(inputs.router_logits[static_cast<std::size_t>(row * inputs.gate_rows) + e])
-               : row_is_finite);
+    const bool finite = oracle::finite_in_fp32(logits[e]) && (bias.empty() || std::isfinite(bias[e]));
     const bool nan_bias = !bias.empty() && std::isnan(bias[e]);
-    ranking.nan.push_back(!finite && (nan_bias || logit_is_nan(spec, inputs, row, expert)));
+    ranking.nan.push_back(!finite && (nan_bias || logit_is_nan(evidence.c.spec, evidence.inputs, row, expert)));
     ranking.rival.push_back(finite);
   }
   return ranking;
@@ -108,25 +99,21 @@ Ranking any_ranking(const oracle::RouterSpec& spec, const oracle::RouterInputs& 
 // Experts compete within these: all, a group that gives its own share, or, where only the contract can tell which
 // groups are rejected, one group.
 std::int64_t rivals_size(const oracle::RouterSpec& spec, bool exact) {
-  const bool per_group = spec.selection.topk_scope == oracle::TopkScope::kPerGroup;
-  return oracle::ranked_experts(spec) / (exact && !per_group ? 1 : spec.selection.n_group);
+  return oracle::ranked_experts(spec) / (exact && !selects_per_group(spec) ? 1 : spec.selection.n_group);
 }
 
 // A NaN expert that was chosen although a rival was not.
-std::optional<Violation> check_choice(const Evidence& evidence, std::int64_t row, const RowView& seen,
-                                      const std::vector<std::uint8_t>& expert_is_finite) {
+std::optional<Violation> check_choice(const Evidence& evidence, std::int64_t row, const RowView& seen) {
   const oracle::RouterSpec& spec = evidence.c.spec;
   const bool exact = evidence.claims.bit_exact();
-  if (spec.selection.method == oracle::SelectionMethod::kHashTable) return std::nullopt;  // nothing is ranked
+  if (has_table(spec)) return std::nullopt;  // nothing is ranked
   // A `zero` mask gives the experts of rejected groups the key 0, NaN or not; which groups those are only the contract
   // can tell.
   if (!exact && spec.selection.group_mask == oracle::GroupMask::kZero) return std::nullopt;
-  const Ranking ranking =
-      exact ? exact_ranking(evidence.oracle.row(row)) : any_ranking(spec, evidence.inputs, row, expert_is_finite);
+  const Ranking ranking = exact ? exact_ranking(evidence.oracle.row(row)) : any_ranking(evidence, row);
   const std::int64_t size = rivals_size(spec, exact);
   // A zero expert that is renamed cannot be seen among the chosen.
-  const bool renames = spec.special.zero_type == oracle::ZeroType::kIdentityRemappedToId0Weight0;
-  const std::int64_t visible = renames ? oracle::num_experts(spec) : oracle::ranked_experts(spec);
+  const std::int64_t visible = renames_zero_experts(spec) ? oracle::num_experts(spec) : oracle::ranked_experts(spec);
   for (std::size_t i = 0; i < seen.ids.size(); ++i) {
     const std::int64_t id = seen.ids[i];
     if (id >= visible || may_be_renamed(spec, seen, i) || ranking.nan[static_cast<std::size_t>(id)] == 0) continue;
@@ -146,8 +133,7 @@ std::optional<Violation> check_choice(const Evidence& evidence, std::int64_t row
   return std::nullopt;
 }
 
-std::optional<Violation> check_row(const Evidence& evidence, std::int64_t row, const RowView& seen,
-                                   const std::vector<std::uint8_t>& expert_is_finite) {
+std::optional<Violation> check_row(const Evidence& evidence, std::int64_t row, const RowView& seen) {
   std::optional<Violation> violation;
   if (!has_answer(evidence, row)) {
     const auto answer = first_answer(seen);
@@ -167,7 +153,7 @@ std::optional<Violation> check_row(const Evidence& evidence, std::int64_t row, c
     violation->expected = "a finite weight";
     violation->summary = "the weight in slot " + std::to_string(violation->slot) + " is " + violation->observed;
   } else {
-    violation = check_choice(evidence, row, seen, expert_is_finite);
+    violation = check_choice(evidence, row, seen);
   }
   if (violation) {
     violation->law = kNonFinite.id;
@@ -187,16 +173,14 @@ LawOutcome check(const Evidence& evidence) {
   LawOutcome outcome;
   const Run* main = usable(evidence, "main");
   if (main == nullptr) return outcome;
-  const std::vector<std::uint8_t> expert_is_finite = finite_experts(evidence.inputs);
-  const bool gate_non_finite = std::count(expert_is_finite.begin(), expert_is_finite.end(), 0) > 0 ||
-                               !all_finite(evidence.inputs.input_scale_vector);
+  const bool gate_is_finite = is_gate_finite(evidence.inputs);
   for (std::int64_t row = 0; row < valid_rows(*main); ++row) {
-    if (!gate_non_finite && !row_non_finite(evidence.inputs, row) &&
+    if (gate_is_finite && !row_non_finite(evidence.inputs, row) &&
         !constants_non_finite(oracle::row_constants(evidence.c.spec, evidence.inputs, row))) {
       continue;
     }
     ++outcome.relevant;
-    if (!outcome.violation) outcome.violation = check_row(evidence, row, row_view(*main, row), expert_is_finite);
+    if (!outcome.violation) outcome.violation = check_row(evidence, row, row_view(*main, row));
   }
   return outcome;
 }

@@ -5,6 +5,7 @@
 #include "properties/laws/laws.h"
 #include "properties/laws/rows.h"
 #include "properties/oracle_answers.h"
+#include "properties/spec_features.h"
 
 namespace samebits::properties {
 namespace {
@@ -30,11 +31,10 @@ struct Term {
 std::vector<Term> chosen_terms(const oracle::RouterSpec& spec, const oracle::RowConstants& constants,
                                const oracle::RowAnswer<float>& answer, std::span<const std::int64_t> ids) {
   const bool biased = spec.weights.source == oracle::WeightSource::kBiasedScore;
-  if (biased && spec.selection.group_mask == oracle::GroupMask::kZero) return {};  // keys after the mask are others
-  const bool renames = spec.special.zero_type == oracle::ZeroType::kIdentityRemappedToId0Weight0;
+  const bool masked = biased && spec.selection.group_mask == oracle::GroupMask::kZero;  // the keys are no values then
+  const bool renames = renames_zero_experts(spec);
   const bool log_space = spec.weights.renormalize == oracle::Renormalize::kLogSpaceL1;
-  const bool needs_same_set = renames || log_space || spec.score.stage == oracle::ScoreStage::kAfterTopk ||
-                              spec.selection.method == oracle::SelectionMethod::kSparsemixer;
+  const bool needs_same_set = masked || renames || log_space || !scores_before_selection(spec);
   const bool same_set =
       ids.size() == answer.ids.size() && std::is_permutation(ids.begin(), ids.end(), answer.ids.begin());
   if (needs_same_set && !same_set) return {};

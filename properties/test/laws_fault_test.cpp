@@ -311,6 +311,60 @@ TEST(NonFiniteLaw, AllowsNanExpertsWhenTooFewOthersAreLeft) {
   }
 }
 
+// Terms of both signs that overflow: NaN in fp32 sums, although every operand is finite.
+TEST(NonFiniteLaw, CountsNoExpertAsARivalWhoseSumMayOverflow) {
+  constexpr std::uint16_t kOne = 0x3f80, kBig = 0x7f00, kNegativeBig = 0xff00;
+  oracle::RouterSpec spec = small_spec();
+  spec.shape.hidden_size = 2;
+  Case c = small_case(spec, 1);
+  RouterInputs data;
+  data.num_tokens = 1;
+  data.hidden_size = 2;
+  data.gate_rows = 16;
+  data.hidden_states = {kBig, kBig};
+  for (int e = 0; e < 16; ++e) {
+    data.gate_weight_bf16.push_back(e < 4 ? kOne : kBig);
+    data.gate_weight_bf16.push_back(e < 4 ? std::uint16_t{0} : kNegativeBig);
+    data.selection_bias.push_back(e < 4 ? std::numeric_limits<float>::quiet_NaN() : 0.0f);
+  }
+  c.description.data = data;
+  FakeRouter honest(bounded_claims(), {}, FakeRouter::Kind::kPlainFp32);
+  const LawOutcome good = judge_case(c, honest, "non_finite");
+  EXPECT_FALSE(good.violation) << good.violation->summary;
+  EXPECT_EQ(good.relevant, 1);
+
+  std::fill(c.description.data->gate_weight_bf16.begin() + 8, c.description.data->gate_weight_bf16.end(), kOne);
+  std::fill(c.description.data->hidden_states.begin(), c.description.data->hidden_states.end(), kOne);
+  FakeRouter faulty(bounded_claims(), [](const RunRequest&, const RouterInputs&, RunResult& r) {
+    for (std::size_t i = 0; i < 4; ++i) r.outputs.topk_ids[i] = static_cast<std::int64_t>(i);
+  });
+  EXPECT_TRUE(judge_case(c, faulty, "non_finite").violation) << "the others are finite";
+}
+
+TEST(SelectionLaw, DoesNotApplyWhereEveryExpertIsChosen) {
+  oracle::RouterSpec spec = small_spec();
+  EXPECT_FALSE(find_law("selection")->not_applicable(spec, contract_claims()));
+  spec.shape.top_k = 16;
+  EXPECT_TRUE(find_law("selection")->not_applicable(spec, contract_claims()));
+}
+
+// Experts of rejected groups have the key 0, which is not their value.
+TEST(SumLaw, TakesBiasedScoresFromBeforeAZeroMask) {
+  oracle::RouterSpec spec = grouped_spec();
+  spec.selection.group_mask = oracle::GroupMask::kZero;
+  spec.weights.source = oracle::WeightSource::kBiasedScore;
+  Case c = small_case(spec, 8);
+  c.description.bias_offset = -2.0f;  // negative keys, so that experts of rejected groups are chosen
+  FakeRouter honest(contract_claims());
+  const LawOutcome good = judge_case(c, honest, "sum");
+  EXPECT_FALSE(good.violation) << good.violation->summary;
+  EXPECT_EQ(good.relevant, 8);
+  FakeRouter faulty(contract_claims(), [](const RunRequest&, const RouterInputs&, RunResult& r) {
+    for (float& w : r.outputs.topk_weights) w *= 2.5f;
+  });
+  EXPECT_TRUE(judge_case(c, faulty, "sum").violation);
+}
+
 TEST(SumLaw, ZeroSumGivesZeroWeights) {
   oracle::RouterSpec spec = small_spec();
   spec.weights.eps = 0.0;
