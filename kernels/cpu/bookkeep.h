@@ -5,8 +5,8 @@
 
 namespace samebits::cpu {
 
-// Blocks of the padded form that fit any assignment of num_slots slots to num_experts experts, block_size > 0.
-std::int64_t num_blocks(std::int64_t num_slots, std::int64_t num_experts, std::int64_t block_size);
+// Blocks of the padded form that fit any assignment of num_slots slots to num_ids experts, block_size > 0.
+std::int64_t num_blocks(std::int64_t num_slots, std::int64_t num_ids, std::int64_t block_size);
 
 // Steps::bookkeep of tc256.
 void bookkeep_tc256(const RouterConstants& constants, const std::int32_t* ids, std::int64_t num_tokens,

@@ -28,14 +28,14 @@ std::uint16_t part_of(float w, int part) {
 
 GateWeight::GateWeight(const samebits_tensor& tensor)
     : hidden_size_(tensor.cols),
-      num_experts_(tensor.rows),
+      gate_rows_(tensor.rows),
       num_tiles_((tensor.rows + kTileExperts - 1) / kTileExperts),
       padded_hidden_size_((tensor.cols + kStepWidth - 1) / kStepWidth * kStepWidth),
       num_parts_(tensor.dtype == SAMEBITS_FP32 ? 3 : 1),
       words_(static_cast<std::size_t>(num_parts_ * num_tiles_ * padded_hidden_size_ * kTileWords)) {
   for (int part = 0; part < num_parts_; ++part) {
     for (std::int64_t lane = 0; lane < num_tiles_ * kTileExperts; ++lane) {
-      const std::int64_t row = std::min(lane, num_experts_ - 1) * tensor.row_stride;
+      const std::int64_t row = std::min(lane, gate_rows_ - 1) * tensor.row_stride;
       for (std::int64_t k = 0; k < padded_hidden_size_; ++k) {
         std::uint16_t bits = 0;
         if (k < hidden_size_) {

@@ -44,7 +44,7 @@ class GateWeight {
   explicit GateWeight(const samebits_tensor& tensor);
 
   std::int64_t hidden_size() const { return hidden_size_; }
-  std::int64_t num_experts() const { return num_experts_; }
+  std::int64_t gate_rows() const { return gate_rows_; }
   std::int64_t num_tiles() const { return num_tiles_; }
   int num_parts() const { return num_parts_; }  // 1 for bf16, 3 for fp32
   // Words of column k of a tile; the columns after it follow without a gap.
@@ -57,7 +57,7 @@ class GateWeight {
     return const_cast<std::uint16_t*>(static_cast<const GateWeight*>(this)->column(part, tile, k));
   }
 
-  std::int64_t hidden_size_, num_experts_, num_tiles_, padded_hidden_size_;
+  std::int64_t hidden_size_, gate_rows_, num_tiles_, padded_hidden_size_;
   int num_parts_;
   std::vector<std::uint16_t> words_;
 };

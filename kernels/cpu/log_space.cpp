@@ -34,9 +34,7 @@ bool log_space_weights(const float* logits, std::int64_t n, float scale, float* 
   for (std::int64_t i = 0; i < n; ++i) logs[i] -= largest;
   apply_elementwise(Elementwise::kExp, logs, n, terms);
   for (std::int64_t i = 0; i < n; ++i) terms[i] = is_nan(terms[i]) ? 0.0f : terms[i];
-  const float sum = sum32(terms, n);
-  float log_sum = 0;
-  apply_elementwise(Elementwise::kLog, &sum, 1, &log_sum);
+  const float log_sum = apply_elementwise(Elementwise::kLog, sum32(terms, n));
   for (std::int64_t i = 0; i < n; ++i) logs[i] -= log_sum;
   apply_elementwise(Elementwise::kExp, logs, n, weights);
   for (std::int64_t i = 0; i < n; ++i) weights[i] = is_nan(weights[i]) ? 0.0f : weights[i] * scale;

@@ -14,26 +14,21 @@ void logits_tc256(const RouterConstants& constants, const std::uint16_t* hidden_
 }
 
 void finish_logits(const RouterConstants& constants, float* logits) {
-  finish_uncapped_logits(constants, logits);
-  if (constants.spec.softcap != 0.0f) cap_logits(constants.spec.softcap, gate_rows(constants.spec), logits);
-}
-
-void finish_uncapped_logits(const RouterConstants& constants, float* logits) {
-  const std::int64_t num_rows = gate_rows(constants.spec);
+  const samebits_router_spec& spec = constants.spec;
+  const std::int64_t num_rows = gate_rows(spec);
   for (std::int64_t e = 0; e < num_rows; ++e) {
     float x = logits[e];
     if (constants.linear_bias != nullptr) x = canonical(x + constants.linear_bias[e]);
-    if (constants.spec.logits_dtype == SAMEBITS_BF16) x = round_to_bf16(x);
+    if (spec.logits_dtype == SAMEBITS_BF16) x = round_to_bf16(x);
     logits[e] = x;
   }
-  if (constants.spec.temperature == 1.0f) return;
-  for (std::int64_t e = 0; e < num_rows; ++e) logits[e] = canonical(logits[e] / constants.spec.temperature);
-}
-
-void cap_logits(float softcap, std::int64_t n, float* logits) {
-  for (std::int64_t e = 0; e < n; ++e) logits[e] /= softcap;
-  apply_elementwise(Elementwise::kTanh, logits, n, logits);
-  for (std::int64_t e = 0; e < n; ++e) logits[e] = canonical(softcap * logits[e]);
+  if (spec.temperature != 1.0f) {
+    for (std::int64_t e = 0; e < num_rows; ++e) logits[e] = canonical(logits[e] / spec.temperature);
+  }
+  if (spec.softcap == 0.0f) return;
+  for (std::int64_t e = 0; e < num_rows; ++e) logits[e] /= spec.softcap;
+  apply_elementwise(Elementwise::kTanh, logits, num_rows, logits);
+  for (std::int64_t e = 0; e < num_rows; ++e) logits[e] = canonical(spec.softcap * logits[e]);
 }
 
 }  // namespace samebits::cpu

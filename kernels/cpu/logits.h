@@ -1,4 +1,4 @@
-// The logits step of tc256, and its parts for routers that change one of them.
+// The logits step of tc256, and its last part for routers that multiply in another way.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,7 @@ void logits_tc256(const RouterConstants& constants, const std::uint16_t* hidden_
                   std::int64_t num_rows, std::int64_t num_tokens, float* logits, std::int64_t logits_stride);
 
 // What follows the product: linear bias, rounding to bf16, temperature and softcap, each if the spec asks for it; in
-// place, one row. And its parts: all before the softcap, and the softcap.
+// place, logits [G] of one row.
 void finish_logits(const RouterConstants& constants, float* logits);
-void finish_uncapped_logits(const RouterConstants& constants, float* logits);
-void cap_logits(float softcap, std::int64_t n, float* logits);
 
 }  // namespace samebits::cpu

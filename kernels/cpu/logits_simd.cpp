@@ -249,7 +249,7 @@ void multiply_rows(const GateWeight& weight, const std::uint16_t* hidden_states,
       }
       for (std::int64_t tile = 0; tile < weight.num_tiles(); ++tile) {
         const std::int64_t first_expert = tile * kTileExperts;
-        const std::int64_t experts = std::min(kTileExperts, weight.num_experts() - first_expert);
+        const std::int64_t experts = std::min(kTileExperts, weight.gate_rows() - first_expert);
         for (std::int64_t r = 0; r < rows; ++r) {
           alignas(64) float sums[kTileExperts], part[kTileExperts];
           chain_tile(chunks[r], weight.column(0, tile, k), num_steps, sums);

@@ -6,11 +6,6 @@
 namespace samebits::cpu {
 namespace {
 
-float rsqrt(float x) {
-  apply_elementwise(Elementwise::kRsqrt, &x, 1, &x);
-  return x;
-}
-
 // 1 / sqrt(mean of squares + eps); `squares` is scratch.
 float inverse_rms(const samebits_router_spec& spec, const std::uint16_t* hidden_state, float* squares) {
   for (std::int64_t i = 0; i < spec.hidden_size; ++i) {
@@ -18,7 +13,7 @@ float inverse_rms(const samebits_router_spec& spec, const std::uint16_t* hidden_
     squares[i] = x * x;
   }
   const float mean = sum32(squares, spec.hidden_size) / static_cast<float>(spec.hidden_size);
-  return rsqrt(mean + spec.input_norm_eps);
+  return apply_elementwise(Elementwise::kRsqrt, mean + spec.input_norm_eps);
 }
 
 }  // namespace
@@ -30,7 +25,7 @@ bool has_prepared_input(const samebits_router_spec& spec) {
 
 float input_scale_factor(const samebits_router_spec& spec) {
   if (spec.input_scale_rsqrt_hidden_size == 0) return spec.input_scale;
-  const float scale = rsqrt(static_cast<float>(spec.hidden_size));
+  const float scale = apply_elementwise(Elementwise::kRsqrt, static_cast<float>(spec.hidden_size));
   return spec.input_scale_rsqrt_hidden_size == 2 ? round_to_bf16(scale) : scale;
 }
 

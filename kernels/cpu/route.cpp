@@ -34,7 +34,7 @@ std::int64_t useful_threads(const samebits_router& router, Source source, std::i
   double per_row = kPerExpert * static_cast<double>(gate_rows(router.constants.spec));
   if (source == Source::kHiddenStates) {
     const GateWeight& weight = *router.gate_weight;
-    per_row += kPerStep * static_cast<double>(weight.num_experts()) * static_cast<double>(weight.hidden_size()) /
+    per_row += kPerStep * static_cast<double>(weight.gate_rows()) * static_cast<double>(weight.hidden_size()) /
                kStepWidth * weight.num_parts();
   }
   const double threads = 1.0 + per_row * static_cast<double>(num_rows) / kNanosecondsPerThread;

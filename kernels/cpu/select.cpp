@@ -67,7 +67,7 @@ void mask_groups(const samebits_router_spec& spec, RowScratch& scratch) {
   std::fill_n(scratch.excluded, ranked_experts(spec), std::uint8_t{0});
   if (spec.n_group <= 1) return;
 
-  const std::int64_t group_size = spec.num_experts / spec.n_group;
+  const std::int64_t group_size = ranked_experts(spec) / spec.n_group;
   for (std::int64_t g = 0; g < spec.n_group; ++g) {
     scratch.group_scores[g] = group_score(spec, scratch.keys + g * group_size, group_size);
   }

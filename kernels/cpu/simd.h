@@ -22,6 +22,10 @@ enum class Elementwise { kExp, kSigmoid, kSoftplus, kSqrtSoftplus, kTanh, kLog, 
 
 // y[i] = f(x[i]) for n values; x may be y.
 void apply_elementwise(Elementwise f, const float* x, std::int64_t n, float* y);
+inline float apply_elementwise(Elementwise f, float x) {
+  apply_elementwise(f, &x, 1, &x);
+  return x;
+}
 
 // Sum of n terms in the order of a warp: 32 interleaved lanes, then lanes at distance 16, 8, 4, 2, 1.
 float sum32(const float* x, std::int64_t n);

@@ -138,7 +138,7 @@ void check_finite(const char* field, float found) {
   require(std::isfinite(found), std::string(field) + ": found " + std::to_string(found) + ", allowed finite");
 }
 
-void check_positive(const char* field, float found, const char* reason = "") {
+void check_positive(const char* field, float found, const std::string& reason) {
   check_finite(field, found);
   require(found > 0, std::string(field) + ": found " + std::to_string(found) + ", allowed more than 0" + reason);
 }
@@ -188,7 +188,8 @@ void check_groups(const Spec& s) {
     must_be(s, &Spec::group_score, {SAMEBITS_GROUP_SCORE_MAX, SAMEBITS_GROUP_SCORE_TOP2_SUM}, "n_group > 1");
     must_be(s, &Spec::group_mask, {SAMEBITS_GROUP_MASK_NEG_INF, SAMEBITS_GROUP_MASK_ZERO}, "n_group > 1");
     require(s.group_score != SAMEBITS_GROUP_SCORE_TOP2_SUM || group_size >= 2,
-            "n_group: found " + std::to_string(s.n_group) + ", but group_score top2_sum needs two experts in a group");
+            "n_group: found " + std::to_string(s.n_group) + ", allowed at most " + std::to_string(s.num_experts / 2) +
+                ", half of num_experts, with group_score 2 (top2_sum)");
   } else {
     must_be(s, &Spec::group_score, {SAMEBITS_GROUP_SCORE_NONE}, "n_group 1");
     must_be(s, &Spec::group_mask, {SAMEBITS_GROUP_MASK_NONE}, "n_group 1");
@@ -214,7 +215,7 @@ void check_selection(const Spec& s) {
   }
   if (s.selection_method == SAMEBITS_SELECT_SPARSEMIXER) {
     constexpr const char* kReason = "selection_method 3 (sparsemixer)";
-    check_positive("sparsemixer_jitter_eps", s.sparsemixer_jitter_eps, " with selection_method 3 (sparsemixer)");
+    check_positive("sparsemixer_jitter_eps", s.sparsemixer_jitter_eps, std::string(" with ") + kReason);
     must_be(s, &Spec::score_func, {SAMEBITS_SCORE_SOFTMAX}, kReason);
     must_be(s, &Spec::rank_by, {SAMEBITS_RANK_BY_LOGIT}, kReason);
     check_plain_choice(s, kReason);
@@ -248,7 +249,12 @@ void check_spec(const samebits_router_spec& spec) {
   check_groups(spec);
   check_selection(spec);
   check_weights(spec);
-  if (spec.shared_mode == SAMEBITS_SHARED_FUSED_IDS) fail_unsupported("not implemented yet: fused_ids (shared_mode)");
+  if (spec.shared_mode == SAMEBITS_SHARED_FUSED_IDS) {
+    fail_unsupported(
+        "not implemented: shared_mode 2 (fused_ids), whose ids the dispatch of the engine decides; route with "
+        "shared_mode "
+        "0 (outside_router)");
+  }
 }
 
 }  // namespace samebits::cpu

@@ -6,7 +6,7 @@
 namespace samebits::cpu {
 
 // Throws Error: INVALID_ARGUMENT for a spec that contradicts itself (field, value found, values allowed), UNSUPPORTED
-// with "not implemented yet: ..." for one that needs more than this backend has.
+// with "not implemented: ..." for one that needs more than this backend has.
 void check_spec(const samebits_router_spec& spec);
 
 }  // namespace samebits::cpu

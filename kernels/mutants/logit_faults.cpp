@@ -11,30 +11,25 @@ namespace {
 
 constexpr std::int64_t kLargestUnsplitBatch = 16;
 
-float exp(float x) {
-  cpu::apply_elementwise(cpu::Elementwise::kExp, &x, 1, &x);
-  return x;
-}
-
 }  // namespace
 
 // Like a GEMM that splits K for some batch sizes: each half is right by itself, their sum has another order.
 void split_logits(const RouterConstants& constants, const std::uint16_t* hidden_states, std::int64_t row_stride,
                   std::int64_t num_rows, std::int64_t num_tokens, float* logits, std::int64_t logits_stride) {
   const cpu::GateWeight& weight = *constants.gate_weight;
-  const std::int64_t hidden_size = weight.hidden_size(), num_experts = weight.num_experts();
+  const std::int64_t hidden_size = weight.hidden_size(), gate_rows = weight.gate_rows();
   const std::int64_t middle = (hidden_size / 2 + cpu::kStepWidth - 1) / cpu::kStepWidth * cpu::kStepWidth;
   if (num_tokens <= kLargestUnsplitBatch || middle == 0 || middle >= hidden_size) {
     cpu::logits_tc256(constants, hidden_states, row_stride, num_rows, num_tokens, logits, logits_stride);
     return;
   }
-  std::vector<float> second(static_cast<std::size_t>(num_rows * num_experts));
+  std::vector<float> second(static_cast<std::size_t>(num_rows * gate_rows));
   cpu::multiply_rows(weight, hidden_states, row_stride, num_rows, 0, middle, logits, logits_stride);
-  cpu::multiply_rows(weight, hidden_states, row_stride, num_rows, middle, hidden_size, second.data(), num_experts);
+  cpu::multiply_rows(weight, hidden_states, row_stride, num_rows, middle, hidden_size, second.data(), gate_rows);
   for (std::int64_t r = 0; r < num_rows; ++r) {
     float* row = logits + r * logits_stride;
-    for (std::int64_t e = 0; e < num_experts; ++e) {
-      row[e] = cpu::canonical(row[e] + second[static_cast<std::size_t>(r * num_experts + e)]);
+    for (std::int64_t e = 0; e < gate_rows; ++e) {
+      row[e] = cpu::canonical(row[e] + second[static_cast<std::size_t>(r * gate_rows + e)]);
     }
     cpu::finish_logits(constants, row);
   }
@@ -50,9 +45,9 @@ void softcap_by_exponentials(const RouterConstants& constants, const std::uint16
   const float softcap = constants.spec.softcap;
   if (softcap == 0.0f) return;
   for (std::int64_t r = 0; r < num_rows; ++r) {
-    for (std::int64_t e = 0; e < constants.gate_weight->num_experts(); ++e) {
+    for (std::int64_t e = 0; e < constants.gate_weight->gate_rows(); ++e) {
       float& logit = logits[r * logits_stride + e];
-      const float power = exp(2.0f * (logit / softcap));
+      const float power = cpu::apply_elementwise(cpu::Elementwise::kExp, 2.0f * (logit / softcap));
       logit = cpu::canonical(softcap * ((power - 1.0f) / (power + 1.0f)));
     }
   }

@@ -28,7 +28,8 @@ const BadSpec kBadSpecs[] = {
      [](auto& s) { s.n_group = 3, s.top_k = 4; }},
     {SAMEBITS_INVALID_ARGUMENT, "group_mask: found 0",
      [](auto& s) { s.n_group = 3, s.group_score = SAMEBITS_GROUP_SCORE_MAX; }},
-    {SAMEBITS_INVALID_ARGUMENT, "top2_sum needs two",
+    {SAMEBITS_INVALID_ARGUMENT,
+     "n_group: found 9, allowed at most 4, half of num_experts, with group_score 2 (top2_sum)",
      [](auto& s) {
        s.n_group = s.topk_group = 9, s.group_score = SAMEBITS_GROUP_SCORE_TOP2_SUM,
        s.group_mask = SAMEBITS_GROUP_MASK_ZERO;
@@ -117,7 +118,7 @@ const BadSpec kBadSpecs[] = {
      [](auto& s) { s.input_scale_rsqrt_hidden_size = 3; }},
     {SAMEBITS_INVALID_ARGUMENT, "input_norm_eps: found 0.000000, allowed more than 0 with input_norm",
      [](auto& s) { s.input_norm = SAMEBITS_INPUT_NORM_RMSNORM_UNWEIGHTED; }},
-    {SAMEBITS_UNSUPPORTED, "not implemented yet: fused_ids",
+    {SAMEBITS_UNSUPPORTED, "not implemented: shared_mode 2 (fused_ids)",
      [](auto& s) { s.shared_experts = 1, s.shared_mode = SAMEBITS_SHARED_FUSED_IDS; }},
 };
 

@@ -31,9 +31,9 @@ samebits_tensor tensor_of(void* data, std::int64_t rows, std::int64_t cols, std:
 
 std::vector<float> multiply(const GateWeight& weight, const std::vector<std::uint16_t>& rows) {
   const std::int64_t num_rows = static_cast<std::int64_t>(rows.size()) / weight.hidden_size();
-  std::vector<float> out(static_cast<std::size_t>(num_rows * weight.num_experts()));
+  std::vector<float> out(static_cast<std::size_t>(num_rows * weight.gate_rows()));
   multiply_rows(weight, rows.data(), weight.hidden_size(), num_rows, 0, weight.hidden_size(), out.data(),
-                weight.num_experts());
+                weight.gate_rows());
   return out;
 }
 

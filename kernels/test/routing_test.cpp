@@ -21,13 +21,8 @@ const float kNaN = std::numeric_limits<float>::quiet_NaN();
 using Ids = std::vector<std::int32_t>;
 using Floats = std::vector<float>;
 
-float function_of(Elementwise f, float x) {
-  float y = 0;
-  apply_elementwise(f, &x, 1, &y);
-  return y;
-}
 float sigmoid(float x) {
-  return function_of(Elementwise::kSigmoid, x);
+  return apply_elementwise(Elementwise::kSigmoid, x);
 }
 
 // A row of logits through a router without a gate weight.
