@@ -1,0 +1,46 @@
+# The CUDA backend.
+
+# CMake 3.25 has no flag for C++20 with nvcc. The contract's operations are intrinsics that nothing contracts; -fmad=false
+# keeps the rest of the arithmetic as it is written, too.
+set(SAMEBITS_CUDA_OPTIONS
+  $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false -Xcompiler=-Wall,-Wextra,-ffp-contract=off>
+  $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${SAMEBITS_WERROR}>>:-Werror=all-warnings>)
+set(CMAKE_CUDA_STANDARD 17)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+
+# Everything but the C ABI, whose names the CPU backend has as well; tests link both.
+file(GLOB SAMEBITS_CUDA_SOURCES CONFIGURE_DEPENDS
+     logits/*.cu logits/*.cpp select/*.cu select/*.cpp dispatch/*.cu dispatch/*.cpp cuda/*.cu cuda/*.cpp)
+list(REMOVE_ITEM SAMEBITS_CUDA_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/cuda/abi.cpp)
+add_library(samebits_cuda_kernels STATIC ${SAMEBITS_CUDA_SOURCES})
+target_compile_options(samebits_cuda_kernels PRIVATE ${SAMEBITS_CUDA_OPTIONS})
+target_link_libraries(samebits_cuda_kernels PUBLIC samebits_common CUDA::cudart_static)
+set_target_properties(samebits_cuda_kernels PROPERTIES
+  CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON LINKER_LANGUAGE CXX)
+
+# libsamebits_cuda.so, beside the program, which loads it as its backend `cuda`.
+if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/abi.cpp)
+  add_library(samebits_cuda SHARED cuda/abi.cpp)
+  target_compile_definitions(samebits_cuda PRIVATE SAMEBITS_VERSION="${PROJECT_VERSION}")
+  target_link_libraries(samebits_cuda PUBLIC samebits::abi PRIVATE samebits_cuda_kernels)
+  target_link_options(samebits_cuda PRIVATE -Wl,-Bsymbolic
+                                            -Wl,--version-script,${CMAKE_CURRENT_SOURCE_DIR}/cpu/exports.map)
+  set_target_properties(samebits_cuda PROPERTIES
+    LINKER_LANGUAGE CXX CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+    LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cpu/exports.map LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
+    BUILD_RPATH "$ORIGIN/lib" INSTALL_RPATH "$ORIGIN/lib")
+endif()
+
+file(GLOB SAMEBITS_CUDA_TESTS CONFIGURE_DEPENDS test_cuda/*.cu test_cuda/*.cpp)
+if(SAMEBITS_BUILD_TESTS AND SAMEBITS_CUDA_TESTS)
+  add_executable(cuda_test ${SAMEBITS_CUDA_TESTS})
+  target_compile_options(cuda_test PRIVATE ${SAMEBITS_CUDA_OPTIONS})
+  target_link_libraries(cuda_test PRIVATE samebits_cuda_kernels samebits::cpu GTest::gtest GTest::gtest_main
+                                          ${CMAKE_DL_LIBS})
+  set_target_properties(cuda_test PROPERTIES
+    LINKER_LANGUAGE CXX RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} BUILD_RPATH "$ORIGIN/lib")
+  if(TARGET samebits_cuda)
+    add_dependencies(cuda_test samebits_cuda)  # it loads the library that lies beside it
+  endif()
+  gtest_discover_tests(cuda_test DISCOVERY_TIMEOUT 60)
+endif()
