@@ -123,7 +123,7 @@ bool read_sum(std::string_view text, std::string_view part, ArithmeticModel& mod
   return true;
 }
 
-void append_parts(std::vector<Leg>& result, std::int64_t hidden_size, std::int64_t length) {
+void append_ranges(std::vector<ProductRange>& result, std::int64_t hidden_size, std::int64_t length) {
   for (std::int64_t k = 0; k < hidden_size; k += length) {
     result.push_back({k, std::min(k + length, hidden_size), 1});
   }
@@ -161,22 +161,22 @@ ArithmeticModel arithmetic_model(std::string_view text) {
   return model;
 }
 
-std::vector<Leg> legs(const ArithmeticModel& model, std::int64_t hidden_size) {
-  std::vector<Leg> result;
+std::vector<ProductRange> product_ranges(const ArithmeticModel& model, std::int64_t hidden_size) {
+  std::vector<ProductRange> result;
   switch (model.cut) {
     case Cut::kWhole:
-      append_parts(result, hidden_size, hidden_size);
+      append_ranges(result, hidden_size, hidden_size);
       break;
     case Cut::kChunks:
-      append_parts(result, hidden_size, model.sizes[0]);
+      append_ranges(result, hidden_size, model.sizes[0]);
       break;
     case Cut::kEqualBlocks: {
       const std::int64_t blocks = (hidden_size + kBlock - 1) / kBlock;
-      append_parts(result, hidden_size, (blocks + model.sizes[0] - 1) / model.sizes[0] * kBlock);
+      append_ranges(result, hidden_size, (blocks + model.sizes[0] - 1) / model.sizes[0] * kBlock);
       break;
     }
     case Cut::kSlices:
-      append_parts(result, hidden_size, (hidden_size + model.sizes[0] - 1) / model.sizes[0]);
+      append_ranges(result, hidden_size, (hidden_size + model.sizes[0] - 1) / model.sizes[0]);
       break;
     case Cut::kInterleaved:
       for (std::int64_t j = 0; j < std::min(model.sizes[0], hidden_size); ++j) {

@@ -63,19 +63,20 @@ ArithmeticModel arithmetic_model(std::string_view text);
 std::vector<std::string> arithmetic_model_forms();
 
 // The products first, first + stride, ... below last: what one leaf sums.
-struct Leg {
+struct ProductRange {
   std::int64_t first, last, stride;
-  bool operator==(const Leg&) const = default;
+  bool operator==(const ProductRange&) const = default;
 };
-// Throws std::invalid_argument where explicit blocks do not cover exactly the hidden size.
-std::vector<Leg> legs(const ArithmeticModel& model, std::int64_t hidden_size);
+// In the order in which the leaves are combined. Throws std::invalid_argument where explicit blocks do not cover
+// exactly the hidden size.
+std::vector<ProductRange> product_ranges(const ArithmeticModel& model, std::int64_t hidden_size);
 
 // The spec with the roundings of the model in it: gate.logits_dtype, score.dtype, and selection.bias where there is
 // one.
 RouterSpec with_roundings(const ArithmeticModel& model, RouterSpec spec);
 
 // Finished logits [rows, G] of with_roundings(model, spec). Given logits are returned as they are, with the one NaN.
-// Throws as legs() and as PackedGateWeight.
+// Throws as product_ranges() and as PackedGateWeight.
 std::vector<float> emulate_logits(const ArithmeticModel& model, const RouterSpec& spec, const RouterInputs& inputs,
                                   std::span<const std::int64_t> rows);
 

@@ -3,6 +3,8 @@
 #include <bit>
 #include <cmath>
 
+#include "oracle/emulate/fp32.h"
+
 namespace samebits::oracle {
 
 void ExactSum::add(double value) {
@@ -93,6 +95,20 @@ ExactSum exact_sum(std::span<const double> x, std::span<const double> w, double 
   for (std::size_t k = 0; k < x.size(); ++k) sum.add(x[k] * w[k]);
   sum.add(bias);
   return sum;
+}
+
+float exact_dot(std::span<const float> x, std::span<const float> w) {
+  ExactSum sum;
+  double special = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double product = static_cast<double>(x[i]) * static_cast<double>(w[i]);
+    if (std::isfinite(product)) {
+      sum.add(product);
+    } else {
+      special += product;
+    }
+  }
+  return special != 0 ? one_nan(static_cast<float>(special)) : static_cast<float>(sum.rounded_to_odd());
 }
 
 }  // namespace samebits::oracle

@@ -28,13 +28,15 @@ std::int16_t chain_exponent(std::uint16_t bits) {
 PackedGateWeight::PackedGateWeight(const RouterInputs& inputs)
     : hidden_size_(inputs.hidden_size),
       padded_hidden_size_((inputs.hidden_size + 15) / 16 * 16),
-      num_experts_(inputs.gate_rows),
+      gate_rows_(inputs.gate_rows),
       num_groups_((inputs.gate_rows + fast_chain::kColumns - 1) / fast_chain::kColumns) {
   const bool fp32 = !inputs.gate_weight_fp32.empty();
-  const std::size_t elements = static_cast<std::size_t>(num_experts_ * hidden_size_);
-  if ((fp32 ? inputs.gate_weight_fp32.size() : inputs.gate_weight_bf16.size()) != elements) {
-    throw std::invalid_argument("gate weight: " + std::to_string(elements) + " elements are needed for [E, H] = [" +
-                                std::to_string(num_experts_) + ", " + std::to_string(hidden_size_) + "]");
+  const std::size_t elements = static_cast<std::size_t>(gate_rows_ * hidden_size_);
+  const std::size_t found = fp32 ? inputs.gate_weight_fp32.size() : inputs.gate_weight_bf16.size();
+  if (found != elements) {
+    throw std::invalid_argument("gate_weight: found " + std::to_string(found) + " elements; allowed: " +
+                                std::to_string(elements) + ", [G, H] = [" + std::to_string(gate_rows_) + ", " +
+                                std::to_string(hidden_size_) + "]; give a row for each id");
   }
   parts_.resize(fp32 ? 3 : 1);
   ExponentRow zeros;
@@ -44,7 +46,7 @@ PackedGateWeight::PackedGateWeight(const RouterInputs& inputs)
     part.values.resize(rows);
     part.exponents.assign(rows, zeros);
   }
-  for (std::int64_t n = 0; n < num_experts_; ++n) {
+  for (std::int64_t n = 0; n < gate_rows_; ++n) {
     for (std::int64_t k = 0; k < hidden_size_; ++k) {
       const std::size_t i = static_cast<std::size_t>(n * hidden_size_ + k);
       if (fp32) {

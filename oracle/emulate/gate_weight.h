@@ -17,12 +17,12 @@ std::array<std::uint16_t, 3> split_fp32(float w);
 
 class PackedGateWeight {
  public:
-  explicit PackedGateWeight(const RouterInputs& inputs);  // inputs must not start from logits
+  // [G, H] of a case that does not start from logits. Throws std::invalid_argument for a weight of another size.
+  explicit PackedGateWeight(const RouterInputs& inputs);
 
-  int num_parts() const { return static_cast<int>(parts_.size()); }  // 1: bf16, 3: fp32
-  std::int64_t hidden_size() const { return hidden_size_; }
+  int num_parts() const { return static_cast<int>(parts_.size()); }        // 1: bf16, 3: fp32
   std::int64_t padded_hidden_size() const { return padded_hidden_size_; }  // a multiple of 16, padded with +0
-  std::int64_t num_experts() const { return num_experts_; }
+  std::int64_t gate_rows() const { return gate_rows_; }
   std::int64_t num_groups() const { return num_groups_; }  // of fast_chain::kColumns experts
 
   // Rows of kColumns values from product k on, for the experts of a group. Absent experts are +0.
@@ -46,7 +46,7 @@ class PackedGateWeight {
   }
   void put(int part, std::int64_t expert, std::int64_t k, std::uint16_t bits);
 
-  std::int64_t hidden_size_, padded_hidden_size_, num_experts_, num_groups_;
+  std::int64_t hidden_size_, padded_hidden_size_, gate_rows_, num_groups_;
   std::vector<Part> parts_;
 };
 

@@ -32,10 +32,9 @@ std::uint32_t chain(const StepParameters& parameters, std::uint32_t c, std::span
 
 inline constexpr std::int64_t kChunk = 256;  // products of one chain of the contract
 
-// The gate weight of a case in the form that the fast emulation reads: packed once, used for many rows.
-class PackedGateWeight;  // emulate/gate_weight.h
-std::vector<float> tc256_logits(const RouterSpec& spec, const RouterInputs& inputs,
-                                std::span<const std::int64_t> rows);  // [rows, G] finished logits, threads over rows
+// Finished logits [rows, G] of the given rows of a case, computed by several threads where that pays. Throws as
+// PackedGateWeight (gate_weight.h), which callers that ask again and again for rows of one case keep.
+std::vector<float> tc256_logits(const RouterSpec& spec, const RouterInputs& inputs, std::span<const std::int64_t> rows);
 
 // Elementwise functions of the contract. All return the one NaN.
 namespace tc256 {

@@ -44,7 +44,7 @@ void logits_of_rows(const RouterSpec& spec, const RouterInputs& inputs, const Pa
     decoded.push_back(decode_row(prepared_input(spec, inputs, row), gate_weight.padded_hidden_size()));
   }
   std::vector<float> sums(rows.size() * kColumns);
-  const std::size_t experts = static_cast<std::size_t>(gate_weight.num_experts());
+  const std::size_t experts = static_cast<std::size_t>(gate_weight.gate_rows());
   for (std::int64_t group = 0; group < gate_weight.num_groups(); ++group) {
     fold_chunks(decoded, gate_weight, group, sums.data());
     const std::size_t first = static_cast<std::size_t>(group) * kColumns;
@@ -70,11 +70,11 @@ std::vector<float> given_logits(const RouterInputs& inputs, std::span<const std:
 
 std::vector<float> tc256_logits(const RouterSpec& spec, const RouterInputs& inputs, const PackedGateWeight& gate_weight,
                                 std::span<const std::int64_t> rows) {
-  std::vector<float> logits(rows.size() * static_cast<std::size_t>(gate_weight.num_experts()));
+  std::vector<float> logits(rows.size() * static_cast<std::size_t>(gate_weight.gate_rows()));
   const std::size_t hardware_threads = std::max(1u, std::thread::hardware_concurrency());
   // Threads pay from about 0.1 ms of work on.
   const std::int64_t products = static_cast<std::int64_t>(rows.size()) * gate_weight.num_parts() *
-                                gate_weight.num_experts() * gate_weight.padded_hidden_size();
+                                gate_weight.gate_rows() * gate_weight.padded_hidden_size();
   const std::size_t num_threads = products < 2'000'000 ? 1 : std::min(hardware_threads, rows.size());
   const std::size_t task_size = std::clamp<std::size_t>(rows.size() / num_threads, 1, kRowsPerTask);
 
@@ -83,7 +83,7 @@ std::vector<float> tc256_logits(const RouterSpec& spec, const RouterInputs& inpu
     for (std::size_t first = next.fetch_add(task_size); first < rows.size(); first = next.fetch_add(task_size)) {
       const auto task = rows.subspan(first, std::min(task_size, rows.size() - first));
       logits_of_rows(spec, inputs, gate_weight, task,
-                     logits.data() + first * static_cast<std::size_t>(gate_weight.num_experts()));
+                     logits.data() + first * static_cast<std::size_t>(gate_weight.gate_rows()));
     }
   };
   std::vector<std::jthread> threads;

@@ -24,6 +24,7 @@ struct RowConstants {
   // false: the token id is outside the table, or the row class is none of the bias variants. The row has no answer.
   bool routable = true;
 };
+// Of row `row` in [0, T). Throws std::out_of_range where a vector that the spec asks for is too short.
 RowConstants row_constants(const RouterSpec& spec, const RouterInputs& inputs, std::int64_t row);
 
 // K columns: the k chosen in key order (hash_table: in table order), then the shared experts in the gate; with
@@ -50,7 +51,8 @@ struct RowAnswer {
   std::int32_t first_rejected = -1;
 };
 
-// From finished logits onwards; `logits` has G entries. The bias is rounded here when the spec says bf16.
+// From finished logits onwards; `logits` has G entries. The bias is rounded here when the spec says bf16. Throws
+// std::invalid_argument where logits or constants have other sizes than the spec asks for.
 RowAnswer<float> route_row(const RouterSpec& spec, std::span<const float> logits, const RowConstants& constants);
 RowAnswer<double> route_row(const RouterSpec& spec, std::span<const double> logits, const RowConstants& constants);
 
@@ -62,8 +64,9 @@ std::vector<double> logits_fp64(const RouterSpec& spec, const RouterInputs& inpu
 // Distance of two finite fp32 values in units of the last place along the number line (+0 and -0 are one point).
 std::int64_t ulp_distance(float a, float b);
 
-// Counts, offsets, both permutations and (block_size > 0) the padded block form, from ids [T, K] in 0 .. num_ids - 1.
-Bookkeeping bookkeeping(std::span<const std::int64_t> topk_ids, std::int64_t num_tokens, std::int64_t top_k,
+// Counts, offsets, both permutations and (block_size > 0) the padded block form, from ids [T, K] in 0 .. num_ids - 1;
+// others belong to nobody.
+Bookkeeping bookkeeping(std::span<const std::int64_t> topk_ids, std::int64_t num_tokens, std::int64_t topk_columns,
                         std::int64_t num_ids, std::int32_t block_size);
 
 }  // namespace samebits::oracle

@@ -25,7 +25,6 @@ struct ArithmeticOf<float> {
   static float exp(float x) { return tc256::exp(x); }
   static float sigmoid(float x) { return tc256::sigmoid(x); }
   static float sqrt_softplus(float x) { return tc256::sqrt_softplus(x); }
-  static float tanh(float x) { return tc256::tanh(x); }
   static float log(float x) { return tc256::log(x); }
   static float log1p(float x) { return tc256::log1p(x); }
   static float sum(std::span<const float> values) { return tc256::sum32(values); }
@@ -51,7 +50,6 @@ struct ArithmeticOf<double> {
     if (x < -700) return std::exp(x / 2);  // e^x leaves the normal range of double
     return std::sqrt(std::fmax(x, 0.0) + std::log1p(std::exp(-std::fabs(x))));
   }
-  static double tanh(double x) { return std::tanh(x); }
   static double log(double x) { return std::log(x); }
   static double log1p(double x) { return std::log1p(x); }
   static double sum(std::span<const double> values) {

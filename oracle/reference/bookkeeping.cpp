@@ -39,9 +39,9 @@ void fill_blocks(const std::vector<std::vector<std::int32_t>>& slots, std::int64
 
 }  // namespace
 
-Bookkeeping bookkeeping(std::span<const std::int64_t> topk_ids, std::int64_t num_tokens, std::int64_t top_k,
+Bookkeeping bookkeeping(std::span<const std::int64_t> topk_ids, std::int64_t num_tokens, std::int64_t topk_columns,
                         std::int64_t num_ids, std::int32_t block_size) {
-  const std::int64_t num_slots = num_tokens * top_k;
+  const std::int64_t num_slots = num_tokens * topk_columns;
   const auto slots = slots_by_expert(topk_ids.first(static_cast<std::size_t>(num_slots)), num_ids);
   Bookkeeping result;
   result.expert_offsets.push_back(0);

@@ -21,7 +21,7 @@ namespace {
 void require_size(const char* name, std::size_t found, std::int64_t wanted) {
   if (found != static_cast<std::size_t>(wanted)) {
     throw std::invalid_argument("route_row: found " + std::to_string(found) + " values of " + name +
-                                "; allowed: " + std::to_string(wanted));
+                                "; allowed: " + std::to_string(wanted) + ", as the spec says; give them all");
   }
 }
 
@@ -38,7 +38,7 @@ void check_sizes(const RouterSpec& spec, std::size_t num_logits, const RowConsta
     require_size("table_ids", constants.table_ids.size(), top_k(spec));
   }
   if (spec.weights.global_scale != constants.global_scale.has_value()) {
-    throw std::invalid_argument("route_row: a global scale is given exactly when the spec has one");
+    require_size("global_scale", constants.global_scale ? 1 : 0, spec.weights.global_scale ? 1 : 0);
   }
 }
 

@@ -37,7 +37,8 @@ std::vector<Real> softmax(std::span<const Real> logits) {
 }
 
 // Finished scores of the given logits, rounded to bf16 when the spec says so.
-// before_topk: all E logits; after_topk: the logits of the chosen in slot order.
+// before_topk: those of the R experts that compete, or of the shared ones in the gate; after_topk: those of the K slots
+// in their order.
 template <class Real>
 std::vector<Real> score(const RouterSpec::Score& spec, std::span<const Real> logits) {
   using A = ArithmeticOf<Real>;

@@ -14,10 +14,11 @@ std::optional<std::string> unsupported_reason(const RouterSpec& spec) {
   };
   if (spec.special.shared_mode == SharedMode::kFusedIds) {
     return "not implemented: " + value("special.shared_mode") +
-           " (which id a fused shared expert gets is decided by the engine's dispatch, not by the router)";
+           " (which id a fused shared expert gets is decided by the engine's dispatch, not by the router); "
+           "route with special.shared_mode outside_router";
   }
   if (spec.outputs.pad_id != -1) {
-    return "not implemented: " + value("outputs.pad_id") + " (padding rows get -1)";
+    return "not implemented: " + value("outputs.pad_id") + " (padding rows get -1); set it to -1";
   }
   return std::nullopt;
 }

@@ -123,10 +123,6 @@ class Checker {
 
   void check_bias() {
     const auto& selection = spec_.selection;
-    if (selection.n_group > 1) {
-      require(spec_.special.zero_experts == 0, "special.zero_experts", "0 when selection.n_group > 1",
-              "no published router groups its zero experts: remove one of the two");
-    }
     const std::set<std::string> names(selection.bias_variants.begin(), selection.bias_variants.end());
     const std::size_t count = selection.bias_variants.size();
     require(count > 0 && names.size() == count, "selection.bias_variants", "one name or more, all different",
@@ -161,6 +157,8 @@ class Checker {
             has_zero_experts ? "identity | identity_remapped_to_id0_weight0 when special.zero_experts > 0"
                              : "none when special.zero_experts is 0",
             "change one of the two");
+    require(spec_.selection.n_group == 1 || !has_zero_experts, "special.zero_experts", "0 when selection.n_group > 1",
+            "no published router groups its zero experts: remove one of the two");
     if (shared_in_gate(spec_) > 0) {
       require(spec_.score.func != ScoreFunc::kSoftmax, "score.func",
               "sigmoid | sqrt_softplus | identity when special.shared_mode is in_gate",

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <random>
 
-#include "oracle/emulate/exact_dot.h"
 #include "oracle/emulate/gate_weight.h"
 #include "oracle/tensors/bf16.h"
 #include "oracle/test/emulate_categories.h"
@@ -50,14 +49,14 @@ RouterInputs ones(std::vector<std::uint16_t> row) {
 TEST(ArithmeticModel, NamesAreRead) {
   const ArithmeticModel contract = arithmetic_model("tc256");
   EXPECT_EQ(contract.architecture, &sm90());
-  EXPECT_EQ(legs(contract, 600), (std::vector<Leg>{{0, 256, 1}, {256, 512, 1}, {512, 600, 1}}));
+  EXPECT_EQ(product_ranges(contract, 600), (std::vector<ProductRange>{{0, 256, 1}, {256, 512, 1}, {512, 600, 1}}));
   const ArithmeticModel ada = arithmetic_model("tc-chunks-tree:32@sm_89+bf16-logits+bf16-bias+bf16-scores");
   EXPECT_STREQ(ada.architecture->architecture, "sm_89");
   EXPECT_EQ(ada.combine, ArithmeticModel::Combine::kTree);
   EXPECT_THAT(ada.sizes, ElementsAre(32));
   EXPECT_TRUE(ada.bf16_logits && ada.bf16_bias && ada.bf16_scores);
   const ArithmeticModel rounding = arithmetic_model("bf16-scores");
-  EXPECT_EQ(legs(rounding, 600), legs(contract, 600));
+  EXPECT_EQ(product_ranges(rounding, 600), product_ranges(contract, 600));
   EXPECT_TRUE(rounding.bf16_scores);
   EXPECT_FALSE(rounding.bf16_logits || rounding.bf16_bias);
 }
@@ -80,26 +79,28 @@ TEST(ArithmeticModel, MessagesNameWhatIsAllowed) {
   for (const std::string& form : arithmetic_model_forms()) EXPECT_THAT(problem("?"), HasSubstr(form));
 }
 
-TEST(ArithmeticModel, LegsCoverEachProductOnce) {
+TEST(ArithmeticModel, RangesCoverEachProductOnce) {
   for (const char* text : {"tc256", "tc-chain", "tc-chunks:16", "cublas-split-k:3", "cublas-split-k:7",
                            "fp32-fma-chains:8", "fp32-fma-slices:256", "exact"}) {
     for (const std::int64_t hidden : {1, 5, 64, 1000, 4096}) {
       std::vector<int> seen(static_cast<std::size_t>(hidden));
-      for (const Leg& leg : legs(arithmetic_model(text), hidden)) {
-        EXPECT_LT(leg.first, leg.last);
-        for (std::int64_t k = leg.first; k < leg.last; k += leg.stride) ++seen[static_cast<std::size_t>(k)];
+      for (const ProductRange& range : product_ranges(arithmetic_model(text), hidden)) {
+        EXPECT_LT(range.first, range.last);
+        for (std::int64_t k = range.first; k < range.last; k += range.stride) ++seen[static_cast<std::size_t>(k)];
       }
       EXPECT_EQ(seen, std::vector<int>(seen.size(), 1)) << text << " H " << hidden;
     }
   }
-  EXPECT_EQ(legs(arithmetic_model("fp32-fma-chains:3"), 7), (std::vector<Leg>{{0, 7, 3}, {1, 7, 3}, {2, 7, 3}}));
-  EXPECT_EQ(legs(arithmetic_model("fp32-fma-slices:3"), 7), (std::vector<Leg>{{0, 3, 1}, {3, 6, 1}, {6, 7, 1}}));
+  EXPECT_EQ(product_ranges(arithmetic_model("fp32-fma-chains:3"), 7),
+            (std::vector<ProductRange>{{0, 7, 3}, {1, 7, 3}, {2, 7, 3}}));
+  EXPECT_EQ(product_ranges(arithmetic_model("fp32-fma-slices:3"), 7),
+            (std::vector<ProductRange>{{0, 3, 1}, {3, 6, 1}, {6, 7, 1}}));
 }
 
 TEST(ArithmeticModel, SplitsAreThoseOfCublasAndMustCoverTheHiddenSize) {
-  const auto split = [](const char* text) { return legs(arithmetic_model(text), 4096); };
+  const auto split = [](const char* text) { return product_ranges(arithmetic_model(text), 4096); };
   EXPECT_EQ(split("cublas-split-k:3"), split("split-k:22,22,20"));
-  EXPECT_EQ(split("cublas-split-k:3"), (std::vector<Leg>{{0, 1408, 1}, {1408, 2816, 1}, {2816, 4096, 1}}));
+  EXPECT_EQ(split("cublas-split-k:3"), (std::vector<ProductRange>{{0, 1408, 1}, {1408, 2816, 1}, {2816, 4096, 1}}));
   EXPECT_EQ(split("cublas-split-k:2"), split("split-k:32,32"));
   EXPECT_EQ(split("cublas-split-k:1"), split("tc-chain"));
   EXPECT_EQ(split("tc256"), split("split-k:4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4"));
@@ -221,45 +222,6 @@ TEST(EmulateLogits, GivenLogitsAndNansPassAsInTheContract) {
     EXPECT_EQ(bits_of(logits(model, nan)), (std::vector{0x7fffffffu})) << model;
     EXPECT_EQ(bits_of(logits(model, infinities)), (std::vector{0x7fffffffu})) << model;
     EXPECT_EQ(logits(model, inf)[0], INFINITY) << model;
-  }
-}
-
-TEST(ExactDot, RoundsOnce) {
-  const auto dot = [](std::vector<float> x, std::vector<float> w) { return exact_dot(x, w); };
-  EXPECT_EQ(bits_of({dot({}, {}), dot({-1.0f}, {0.0f}), dot({1, -1}, {1, 1})}), (std::vector{0u, 0u, 0u}));
-  EXPECT_EQ(dot({0x1p100f, 1, -0x1p100f}, {0x1p100f, 3, 0x1p100f}), 3.0f);
-  // Ties go to even, and a term far below decides them.
-  EXPECT_EQ(dot({1, 1}, {1, 0x1p-24f}), 1.0f);
-  EXPECT_EQ(dot({1, 1, 0x1p-100f}, {1, 0x1p-24f, 0x1p-100f}), 0x1.000002p+0f);
-  EXPECT_EQ(dot({1, 1, -0x1p-100f}, {1, 0x1.8p-23f, 0x1p-100f}), 0x1.000002p+0f);
-  EXPECT_EQ(dot({-1, -1, -0x1p-100f}, {1, 0x1p-24f, 0x1p-100f}), -0x1.000002p+0f);
-  for (const float below : {0x1p-30f, 0x1p-60f, 0x1p-140f}) {  // 2^31 + 2^7 is a tie
-    EXPECT_EQ(dot({0x1p31f, 0x1p7f, below}, {1, 1, 1}), 0x1.000002p+31f);
-    EXPECT_EQ(dot({0x1p31f, 0x1p7f, below}, {1, 1, -1}), 0x1p31f);
-  }
-  // The ends of the range.
-  EXPECT_EQ(dot({0x1p-133f, 0x1p-133f}, {0x1p-16f, 0x1p-16f}), 0x1p-148f);
-  EXPECT_EQ(dot({0x1p-133f}, {0x1p-17f}), 0.0f);                             // half of the least: to even
-  EXPECT_EQ(dot({0x1p-133f, 0x1p-133f}, {0x1p-17f, 0x1p-149f}), 0x1p-149f);  // and above the half
-  EXPECT_EQ(dot({0x1p127f, 0x1p127f}, {1, 1}), INFINITY);
-  EXPECT_EQ(dot({0x1p127f, 0x1p127f, -1}, {1, 1, 0x1p103f}), INFINITY);  // the largest tie: to even, and below it
-  EXPECT_EQ(dot({0x1p127f, 0x1p127f, -1, -1}, {1, 1, 0x1p103f, 0x1p-149f}), 0x1.fffffep+127f);
-  EXPECT_EQ(dot({INFINITY, 1}, {-1, 1}), -INFINITY);
-}
-
-TEST(ExactDot, EqualsDoubleWhereThatIsExact) {
-  std::mt19937 random(9);
-  for (int i = 0; i < 20000; ++i) {  // 16 products of 16 bits within 2^-16 of each other: 36 bits
-    std::vector<float> x, w;
-    double sum = 0;
-    for (int k = 0; k < 16; ++k) {
-      x.push_back(
-          bf16_to_fp32(static_cast<std::uint16_t>(random() % 2 << 15 | (120 + random() % 8) << 7 | random() % 128)));
-      w.push_back(
-          bf16_to_fp32(static_cast<std::uint16_t>(random() % 2 << 15 | (120 + random() % 8) << 7 | random() % 128)));
-      sum += static_cast<double>(x.back()) * static_cast<double>(w.back());
-    }
-    ASSERT_EQ(exact_dot(x, w), static_cast<float>(sum));
   }
 }
 

@@ -2,16 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <random>
 #include <vector>
 
 #include "oracle/reference/arithmetic.h"
+#include "oracle/tensors/bf16.h"
+#include "oracle/test/emulate_inputs.h"
 
 namespace samebits::oracle {
 namespace {
 
+using test::bits_of;
 using Int128 = __int128;
 
 ExactSum sum_of(const std::vector<double>& values) {
@@ -117,6 +120,45 @@ TEST(ExactSum, RoundsTiesToEven) {
 TEST(ExactSum, SumsProductsAndBias) {
   const std::vector<double> x = {3.0, 0x1p-133, -0x1p127}, w = {0.5, 0x1p-149, 0x1p100};
   EXPECT_EQ(exact_sum(x, w, 0x1p-149), sum_of({1.5, 0x1p-282, -0x1p227, 0x1p-149}));
+}
+
+TEST(ExactDot, RoundsOnce) {
+  const auto dot = [](std::vector<float> x, std::vector<float> w) { return exact_dot(x, w); };
+  EXPECT_EQ(bits_of({dot({}, {}), dot({-1.0f}, {0.0f}), dot({1, -1}, {1, 1})}), (std::vector{0u, 0u, 0u}));
+  EXPECT_EQ(dot({0x1p100f, 1, -0x1p100f}, {0x1p100f, 3, 0x1p100f}), 3.0f);
+  // Ties go to even, and a term far below decides them.
+  EXPECT_EQ(dot({1, 1}, {1, 0x1p-24f}), 1.0f);
+  EXPECT_EQ(dot({1, 1, 0x1p-100f}, {1, 0x1p-24f, 0x1p-100f}), 0x1.000002p+0f);
+  EXPECT_EQ(dot({1, 1, -0x1p-100f}, {1, 0x1.8p-23f, 0x1p-100f}), 0x1.000002p+0f);
+  EXPECT_EQ(dot({-1, -1, -0x1p-100f}, {1, 0x1p-24f, 0x1p-100f}), -0x1.000002p+0f);
+  for (const float below : {0x1p-30f, 0x1p-60f, 0x1p-140f}) {  // 2^31 + 2^7 is a tie
+    EXPECT_EQ(dot({0x1p31f, 0x1p7f, below}, {1, 1, 1}), 0x1.000002p+31f);
+    EXPECT_EQ(dot({0x1p31f, 0x1p7f, below}, {1, 1, -1}), 0x1p31f);
+  }
+  // The ends of the range.
+  EXPECT_EQ(dot({0x1p-133f, 0x1p-133f}, {0x1p-16f, 0x1p-16f}), 0x1p-148f);
+  EXPECT_EQ(dot({0x1p-133f}, {0x1p-17f}), 0.0f);                             // half of the least: to even
+  EXPECT_EQ(dot({0x1p-133f, 0x1p-133f}, {0x1p-17f, 0x1p-149f}), 0x1p-149f);  // and above the half
+  EXPECT_EQ(dot({0x1p127f, 0x1p127f}, {1, 1}), INFINITY);
+  EXPECT_EQ(dot({0x1p127f, 0x1p127f, -1}, {1, 1, 0x1p103f}), INFINITY);  // the largest tie: to even, and below it
+  EXPECT_EQ(dot({0x1p127f, 0x1p127f, -1, -1}, {1, 1, 0x1p103f, 0x1p-149f}), 0x1.fffffep+127f);
+  EXPECT_EQ(dot({INFINITY, 1}, {-1, 1}), -INFINITY);
+}
+
+TEST(ExactDot, EqualsDoubleWhereThatIsExact) {
+  std::mt19937 random(9);
+  for (int i = 0; i < 20000; ++i) {  // 16 products of 16 bits within 2^-16 of each other: 36 bits
+    std::vector<float> x, w;
+    double sum = 0;
+    for (int k = 0; k < 16; ++k) {
+      x.push_back(
+          bf16_to_fp32(static_cast<std::uint16_t>(random() % 2 << 15 | (120 + random() % 8) << 7 | random() % 128)));
+      w.push_back(
+          bf16_to_fp32(static_cast<std::uint16_t>(random() % 2 << 15 | (120 + random() % 8) << 7 | random() % 128)));
+      sum += static_cast<double>(x.back()) * static_cast<double>(w.back());
+    }
+    ASSERT_EQ(exact_dot(x, w), static_cast<float>(sum));
+  }
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ TEST(SpecUnsupported, EachIsRefusedByName) {
   RouterSpec padded = minimal();
   padded.outputs.pad_id = -2;
   EXPECT_TRUE(find_problems(padded).empty());
-  EXPECT_EQ(unsupported_reason(padded), "not implemented: outputs.pad_id -2 (padding rows get -1)");
+  EXPECT_EQ(unsupported_reason(padded), "not implemented: outputs.pad_id -2 (padding rows get -1); set it to -1");
 }
 
 TEST(SpecUnsupported, CapacityIsRefusedByDesignWithTheReason) {
