@@ -268,7 +268,8 @@ std::optional<Contradiction> order_contradiction(const RouterSpec& spec, const B
   const std::int64_t ranked = oracle::ranked_experts(spec);
   const bool by_index = spec.selection.sort == oracle::SlotOrder::kByIndex;
   if (has_table(spec)) {
-    const std::vector<std::int64_t> expected = table_ids(spec, row);
+    std::vector<std::int64_t> expected = table_ids(spec, row);
+    for (std::int64_t shared = ranked; shared < oracle::gate_rows(spec); ++shared) expected.push_back(shared);
     for (std::size_t i = 0; i < expected.size(); ++i) {
       if (ids[i] == expected[i]) continue;
       return Contradiction{ids[i], expected[i],
