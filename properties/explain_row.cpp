@@ -46,13 +46,6 @@ std::optional<Answer> with_ties_to_the_higher_id(const Setup& setup) {
   return route_chosen(setup, ids);
 }
 
-template <class Ids>
-std::vector<std::int64_t> sorted(const Ids& ids) {
-  std::vector<std::int64_t> copy(ids.begin(), ids.end());
-  std::sort(copy.begin(), copy.end());
-  return copy;
-}
-
 }  // namespace
 
 Setup setup_of(const RouterSpec& spec, const oracle::RouterInputs& inputs, std::int64_t row,
@@ -137,8 +130,9 @@ std::vector<std::string> explain_ids(const RouterSpec& spec, const oracle::Route
   const bool in_order = has_table(spec);
   std::vector<std::string> notes;
   for (const Alternative& other : alternatives(spec, inputs, row, logits)) {
-    const bool same = in_order ? std::equal(ids.begin(), ids.end(), other.answer.ids.begin(), other.answer.ids.end())
-                               : sorted(other.answer.ids) == sorted(ids);
+    const std::vector<std::int32_t>& others = other.answer.ids;
+    const bool same = in_order ? std::equal(ids.begin(), ids.end(), others.begin(), others.end())
+                               : std::is_permutation(ids.begin(), ids.end(), others.begin(), others.end());
     if (same) notes.push_back(std::string("reproduced by: ") + other.text);
   }
   return notes;

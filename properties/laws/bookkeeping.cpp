@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstddef>
-#include <utility>
 
 #include "properties/laws/laws.h"
 #include "properties/laws/rows.h"
@@ -30,15 +29,7 @@ std::optional<Violation> compare(const oracle::Bookkeeping& observed, const orac
                         ")";
     return violation;
   };
-  constexpr std::pair<const char*, std::vector<std::int32_t> oracle::Bookkeeping::*> kParts[] = {
-      {"tokens_per_expert", &oracle::Bookkeeping::tokens_per_expert},
-      {"expert_offsets", &oracle::Bookkeeping::expert_offsets},
-      {"slot_of_position", &oracle::Bookkeeping::slot_of_position},
-      {"position_of_slot", &oracle::Bookkeeping::position_of_slot},
-      {"sorted_token_ids", &oracle::Bookkeeping::sorted_token_ids},
-      {"expert_ids", &oracle::Bookkeeping::expert_ids},
-  };
-  for (const auto& [name, part] : kParts) {
+  for (const auto& [name, part] : kBookkeepingArrays) {
     const std::vector<std::int32_t>& a = observed.*part;
     const std::vector<std::int32_t>& b = expected.*part;
     if (a.size() != b.size()) {

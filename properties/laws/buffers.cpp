@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
-#include <utility>
 
 #include "properties/laws/laws.h"
 #include "properties/laws/rows.h"
@@ -57,15 +56,7 @@ std::optional<Unwritten> find_unwritten(const Run& main, const Run& repeat) {
   if (!main.request.want_bookkeeping) return std::nullopt;
   const oracle::Bookkeeping& x = a.bookkeeping;
   const oracle::Bookkeeping& y = b.bookkeeping;
-  constexpr std::pair<const char*, std::vector<std::int32_t> oracle::Bookkeeping::*> kParts[] = {
-      {"tokens_per_expert", &oracle::Bookkeeping::tokens_per_expert},
-      {"expert_offsets", &oracle::Bookkeeping::expert_offsets},
-      {"slot_of_position", &oracle::Bookkeeping::slot_of_position},
-      {"position_of_slot", &oracle::Bookkeeping::position_of_slot},
-      {"sorted_token_ids", &oracle::Bookkeeping::sorted_token_ids},
-      {"expert_ids", &oracle::Bookkeeping::expert_ids},
-  };
-  for (const auto& [name, part] : kParts) {
+  for (const auto& [name, part] : kBookkeepingArrays) {
     if (auto found = look(name, x.*part, y.*part, (x.*part).size())) return found;
   }
   return std::nullopt;

@@ -35,11 +35,12 @@ std::optional<Violation> check_row(const Evidence& evidence, const JudgedRow& ju
     return violation;
   }
 
-  const oracle::RowAnswer<float>& answer = evidence.oracle.row(judged.row);
-  std::vector<std::int64_t> expected(answer.ids.begin(), answer.ids.end());
-  std::vector<std::int64_t> observed(judged.seen.ids.begin(), judged.seen.ids.end());
+  const std::vector<std::int64_t> expected = answer_ids(evidence.oracle.row(judged.row));
+  const std::span<const std::int64_t> observed = judged.seen.ids;
   const bool same_set = std::is_permutation(observed.begin(), observed.end(), expected.begin());
-  if (observed == expected || (same_set && evidence.claims.output_order == OutputOrder::kAny)) return std::nullopt;
+  if (std::equal(observed.begin(), observed.end(), expected.begin()) ||
+      (same_set && evidence.claims.output_order == OutputOrder::kAny))
+    return std::nullopt;
   Violation violation;
   violation.law = kHashRouting.id;
   violation.row = judged.row;

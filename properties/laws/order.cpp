@@ -44,14 +44,9 @@ std::optional<Disorder> first_disorder(const Evidence& evidence, std::int64_t ro
   return std::nullopt;
 }
 
-std::string slot_text(const oracle::RowAnswer<float>& answer, std::int64_t id) {
-  const auto e = static_cast<std::size_t>(id);
-  return "expert " + std::to_string(id) + (e < answer.keys.size() ? " (key " + text(answer.keys[e]) + ")" : "");
-}
-
 std::optional<Violation> check_exact(const Evidence& evidence, std::int64_t row, const RowView& seen) {
   const oracle::RowAnswer<float>& answer = evidence.oracle.row(row);
-  const std::vector<std::int64_t> expected(answer.ids.begin(), answer.ids.end());
+  const std::vector<std::int64_t> expected = answer_ids(answer);
   const bool same_set = std::is_permutation(seen.ids.begin(), seen.ids.end(), expected.begin(), expected.end());
   const auto wrong = std::mismatch(seen.ids.begin(), seen.ids.end(), expected.begin()).first;
   const auto disorder = first_disorder(evidence, row, seen);
@@ -67,8 +62,8 @@ std::optional<Violation> check_exact(const Evidence& evidence, std::int64_t row,
   violation.summary = "row " + std::to_string(row) + ": slot " + std::to_string(slot) + " holds ";
   if (disorder) {
     const std::int64_t first = seen.ids[disorder->slot], second = seen.ids[disorder->next];
-    violation.summary += slot_text(answer, first) + ", slot " + std::to_string(disorder->next) + " " +
-                         slot_text(answer, second) + ", which comes first";
+    violation.summary += expert_text(answer, first) + ", slot " + std::to_string(disorder->next) + " " +
+                         expert_text(answer, second) + ", which comes first";
     if (static_cast<std::size_t>(std::max(first, second)) < answer.keys.size()) {
       const float a = answer.keys[static_cast<std::size_t>(first)], b = answer.keys[static_cast<std::size_t>(second)];
       if (const std::string gap = ulp_text(a, b); !gap.empty()) violation.summary += ", " + gap;

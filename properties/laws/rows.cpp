@@ -38,6 +38,13 @@ std::string text(std::span<const std::int64_t> values) {
   return line + "]";
 }
 
+std::string expert_text(const oracle::RowAnswer<float>& answer, std::int64_t id) {
+  const auto e = static_cast<std::size_t>(id);
+  if (e >= answer.keys.size()) return "id " + std::to_string(id);
+  return "expert " + std::to_string(id) +
+         (answer.excluded[e] != 0 ? " (group rejected)" : " (key " + text(answer.keys[e]) + ")");
+}
+
 std::string keys_text(const BoundedRow& row, std::int64_t a, std::int64_t b) {
   const auto i = static_cast<std::size_t>(a), j = static_cast<std::size_t>(b);
   if (a < 0 || b < 0 || std::max(i, j) >= row.keys.size()) return "";
@@ -129,6 +136,10 @@ void name_run(Violation& violation, const JudgedRow& judged) {
   if (judged.in_main()) return;
   violation.notes.push_back("seen in run " + judged.run->request.id + ", as row " + std::to_string(judged.r) + " of " +
                             std::to_string(num_rows(*judged.run)));
+}
+
+std::vector<std::int64_t> answer_ids(const oracle::RowAnswer<float>& answer) {
+  return {answer.ids.begin(), answer.ids.end()};
 }
 
 bool may_be_renamed(const oracle::RouterSpec& spec, const RowView& row, std::size_t slot) {

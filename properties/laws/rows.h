@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "oracle/spec/router_spec.h"
@@ -19,6 +20,8 @@ std::string text(float value);
 std::string text(double value);
 std::string text(const Interval& interval);  // "[0.1, 0.2]", or the value of a point
 std::string text(std::span<const std::int64_t> values);
+// "expert 5 (key 0.5 (0x3f000000))", "expert 5 (group rejected)", or "id 5" where it has no key.
+std::string expert_text(const oracle::RowAnswer<float>& answer, std::int64_t id);
 // ": keys [0.1, 0.2] and [0.3, 0.4]"; empty where one of the ids does not compete by a key.
 std::string keys_text(const BoundedRow& row, std::int64_t a, std::int64_t b);
 std::string ulp_text(float a, float b);  // "3 ulp apart"; empty when one of them is not finite
@@ -35,6 +38,9 @@ std::int64_t valid_rows(const Run& run);  // rows before the padding
 // Row of the case that row r of the run is.
 std::int64_t case_row(const Run& run, std::int64_t r);
 bool is_kept(const Run& run, std::int64_t r);  // not replaced
+
+// The ids of the contract's answer, as wide as those that routers return.
+std::vector<std::int64_t> answer_ids(const oracle::RowAnswer<float>& answer);
 
 struct RowView {
   std::span<const std::int64_t> ids;  // [K]
@@ -67,8 +73,17 @@ std::vector<JudgedRow> answered_rows(const Evidence& evidence);
 // Says in which run it was seen, unless that is main.
 void name_run(Violation& violation, const JudgedRow& judged);
 
+inline constexpr std::pair<const char*, std::vector<std::int32_t> oracle::Bookkeeping::*> kBookkeepingArrays[] = {
+    {"tokens_per_expert", &oracle::Bookkeeping::tokens_per_expert},
+    {"expert_offsets", &oracle::Bookkeeping::expert_offsets},
+    {"slot_of_position", &oracle::Bookkeeping::slot_of_position},
+    {"position_of_slot", &oracle::Bookkeeping::position_of_slot},
+    {"sorted_token_ids", &oracle::Bookkeeping::sorted_token_ids},
+    {"expert_ids", &oracle::Bookkeeping::expert_ids},
+};
+
 struct Difference {
-  std::string what;  // "ids slot 3", "weight slot 0 (expert 17)", "logit of expert 5"
+  std::string what;  // "id in slot 3", "weight in slot 0 (expert 17)", "logit of expert 5"
   std::int64_t slot = -1;
   std::string observed;
   std::string expected;

@@ -12,10 +12,6 @@
 namespace samebits::properties {
 namespace {
 
-std::vector<std::int64_t> widened(const std::vector<std::int32_t>& ids) {
-  return {ids.begin(), ids.end()};
-}
-
 std::vector<std::int64_t> without(std::vector<std::int64_t> ids, std::vector<std::int64_t> removed) {
   std::sort(ids.begin(), ids.end());
   std::sort(removed.begin(), removed.end());
@@ -35,16 +31,9 @@ std::string cut_text(const oracle::RowAnswer<float>& answer) {
   return gap.empty() ? line : line + "; " + gap;
 }
 
-std::string expert_text(const oracle::RowAnswer<float>& answer, std::int64_t expert) {
-  const auto e = static_cast<std::size_t>(expert);
-  if (e >= answer.keys.size()) return "id " + std::to_string(expert);
-  return "expert " + std::to_string(expert) +
-         (answer.excluded[e] != 0 ? " (group rejected)" : " (key " + text(answer.keys[e]) + ")");
-}
-
 std::optional<Violation> check_exact(const Evidence& evidence, std::int64_t row, std::span<const std::int64_t> ids) {
   const oracle::RowAnswer<float>& answer = evidence.oracle.row(row);
-  const std::vector<std::int64_t> expected = widened(answer.ids);
+  const std::vector<std::int64_t> expected = answer_ids(answer);
   const std::vector<std::int64_t> observed(ids.begin(), ids.end());
   const std::vector<std::int64_t> extra = without(observed, expected);
   const std::vector<std::int64_t> missing = without(expected, observed);
@@ -99,7 +88,7 @@ std::optional<Violation> check_bounded(const Evidence& evidence, std::int64_t ro
     }
   }
   const oracle::RowAnswer<float>& answer = evidence.oracle.row(row);
-  violation.notes.push_back("the contract tc256 chooses " + text(widened(answer.ids)) + "; " + cut_text(answer));
+  violation.notes.push_back("the contract tc256 chooses " + text(answer_ids(answer)) + "; " + cut_text(answer));
   for (std::string& note : explain_ids(evidence.c.spec, evidence.inputs, row, evidence.oracle.logits(row), ids)) {
     violation.notes.push_back(std::move(note));
   }

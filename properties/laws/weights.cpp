@@ -12,21 +12,11 @@
 namespace samebits::properties {
 namespace {
 
-std::vector<std::int64_t> sorted(std::span<const std::int64_t> ids) {
-  std::vector<std::int64_t> copy(ids.begin(), ids.end());
-  std::sort(copy.begin(), copy.end());
-  return copy;
-}
-
-std::vector<std::int64_t> expected_ids(const oracle::RowAnswer<float>& answer) {
-  return {answer.ids.begin(), answer.ids.end()};
-}
-
 // The weights of one row can be compared where they do not depend on experts that only one side chose: everywhere for
 // equal sets, at the common experts when every weight is that of its own score.
 bool comparable(const oracle::RouterSpec& spec, const oracle::RowAnswer<float>& answer,
                 std::span<const std::int64_t> ids) {
-  if (sorted(ids) == sorted(expected_ids(answer))) return true;
+  if (std::is_permutation(ids.begin(), ids.end(), answer.ids.begin(), answer.ids.end())) return true;
   return spec.weights.renormalize == oracle::Renormalize::kNone && scores_before_selection(spec) &&
          !renames_zero_experts(spec);
 }
@@ -43,7 +33,7 @@ std::vector<std::size_t> slots_by_id(std::span<const std::int64_t> ids, std::spa
 
 std::optional<Violation> check_exact(const Evidence& evidence, std::int64_t row, const RowView& seen) {
   const oracle::RowAnswer<float>& answer = evidence.oracle.row(row);
-  const std::vector<std::int64_t> expected = expected_ids(answer);
+  const std::vector<std::int64_t> expected = answer_ids(answer);
   const std::vector<std::size_t> ours = slots_by_id(expected, answer.weights);
   auto next = ours.begin();
   for (const std::size_t i : slots_by_id(seen.ids, seen.weights)) {
@@ -115,8 +105,7 @@ constinit const Law kWeights = {
         "from the key), vllm-project/vllm#24119 (scaled twice), sgl-project/sglang#33631 (bf16 weights)",
     .hazards =
         "biases far above the scores, scores that underflow, sums of 0, both signs of the bias, shared experts that "
-        "dominate, learned scales "
-        "of any value, thresholds met within one ulp",
+        "dominate, learned scales of any value, thresholds met within one ulp",
     .min_relevant = 8,
     .not_applicable = [](const oracle::RouterSpec&, const Claims&) -> std::optional<std::string> {
       return std::nullopt;
