@@ -30,13 +30,20 @@ void require_size(const char* name, std::int64_t found, std::int64_t wanted) {
   }
 }
 
+void require_at_least(const char* name, std::int64_t found, std::int64_t least) {
+  if (found < least) {
+    contradiction(std::string(name) + " is " + std::to_string(found) + "; it must be " + std::to_string(least) +
+                  " or more");
+  }
+}
+
 void require_kept(const char* name, const std::vector<std::int64_t>& kept, std::int64_t size, std::int64_t generated) {
   if (kept.empty()) return;
   require_size(name, static_cast<std::int64_t>(kept.size()), size);
   for (const std::int64_t position : kept) {
     if (position < 0 || (generated > 0 && position >= generated)) {
       contradiction(std::string(name) + " holds " + std::to_string(position) +
-                    ", which is outside the generated tensor");
+                    "; it must be from 0 to below the size of the generated tensor");
     }
   }
 }
@@ -44,23 +51,24 @@ void require_kept(const char* name, const std::vector<std::int64_t>& kept, std::
 void check(const Case& c) {
   const CaseDescription& d = c.description;
   const bool full = d.stage == Stage::kFull;
-  require(d.num_tokens >= 0, "num_tokens is negative; it must be 0 or more");
-  require(d.num_experts >= 1, "num_experts must be 1 or more");
+  require_at_least("num_tokens", d.num_tokens, 0);
+  require_at_least("num_experts", d.num_experts, 1);
   require(full == (d.hidden_size > 0), "hidden_size must be positive at stage full and 0 at stage from_logits");
-  require(c.spec.shape.num_experts == d.num_experts && c.spec.shape.top_k == d.top_k,
-          "num_experts or top_k differs from the spec's");
-  require(d.top_k <= d.num_experts + d.zero_experts, "top_k is larger than num_experts + zero_experts");
-  require(c.spec.special.zero_experts == d.zero_experts, "zero_experts differs from the spec's");
-  require(oracle::shared_in_gate(c.spec) == d.shared_in_gate, "shared_in_gate differs from the spec's");
+  require_size("num_experts of the spec", c.spec.shape.num_experts.value_or(0), d.num_experts);
+  require_size("top_k of the spec", c.spec.shape.top_k.value_or(0), d.top_k);
+  require_at_least("num_experts + zero_experts", d.num_experts + d.zero_experts, d.top_k);
+  require_size("zero_experts of the spec", c.spec.special.zero_experts, d.zero_experts);
+  require_size("shared_in_gate of the spec", oracle::shared_in_gate(c.spec), d.shared_in_gate);
   const bool table = has_table(c.spec);
   require(table == (d.vocab_size > 0), "vocab_size must be positive exactly when the spec selects by hash_table");
-  require(!table || c.spec.hash.vocab_size == d.vocab_size, "vocab_size differs from the spec's");
-  require(!full || c.spec.shape.hidden_size == d.hidden_size, "hidden_size differs from the spec's");
+  if (table) require_size("vocab_size of the spec", c.spec.hash.vocab_size.value_or(0), d.vocab_size);
+  if (full) require_size("hidden_size of the spec", c.spec.shape.hidden_size.value_or(0), d.hidden_size);
   require_kept("keep_rows", d.keep_rows, d.num_tokens, 0);
   require_kept("keep_experts", d.keep_experts, oracle::gate_rows(c.spec), 0);
   require_kept("keep_columns", d.keep_columns, d.hidden_size, d.generated_hidden_size);
-  require(d.generated_hidden_size == 0 || d.generated_hidden_size >= d.hidden_size,
-          "generated_hidden_size is smaller than hidden_size");
+  if (d.generated_hidden_size != 0) {
+    require_at_least("generated_hidden_size", d.generated_hidden_size, d.hidden_size);
+  }
   require(d.keep_columns.empty() || d.generated_hidden_size > 0, "keep_columns needs generated_hidden_size");
 }
 
