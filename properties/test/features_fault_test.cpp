@@ -7,7 +7,7 @@
 
 #include "feature_specs.h"
 #include "oracle/emulate/tc256.h"
-#include "properties/generate.h"
+#include "properties/test/test_specs.h"
 
 namespace samebits::properties {
 namespace {
@@ -199,7 +199,7 @@ std::vector<FeatureFault> feature_faults() {
        [](const RunRequest&, const oracle::RouterInputs&, RunResult& r) { r.outputs.topk_ids[4] = 17; }},
       {"weights_sum_without_the_global_scale", shared_spec, "shared_in_gate", "sum",
        mistaken(shared_spec(), "the learned global scale left out")},
-      {"weights_sum_without_the_scale_of_the_expert", prepared_spec, "plain", "sum",
+      {"weights_sum_without_the_scale_of_the_expert", prepared_spec, "dispatch_boundary", "sum",
        mistaken(prepared_spec(), "the learned scale of the expert left out")},
       {"id_of_a_renamed_zero_expert", renamed_zero_spec, "zero_experts", "unique_in_range",
        mistaken(renamed_zero_spec(), "zero experts not renamed to id 0 with weight 0")},
@@ -230,17 +230,12 @@ std::vector<FeatureFault> feature_faults() {
 class FeatureFaultTest : public testing::TestWithParam<FeatureFault> {};
 
 TEST_P(FeatureFaultTest, IsFoundByItsLaw) {
-  const std::vector<Case> cases = directed(GetParam().spec());
-  const auto c = std::find_if(cases.begin(), cases.end(), [](const Case& one) {
-    return one.description.hazard == GetParam().hazard ||
-           (std::string(GetParam().hazard) == "plain" && one.description.hazard == "dispatch_boundary");
-  });
-  ASSERT_NE(c, cases.end());
+  const Case c = directed_case(GetParam().spec(), GetParam().hazard);
   FakeRouter honest(contract_claims()), faulty(contract_claims(), GetParam().fault);
-  const LawOutcome good = judge_case(*c, honest, GetParam().law);
+  const LawOutcome good = judge_case(c, honest, GetParam().law);
   EXPECT_FALSE(good.violation);
   EXPECT_GT(good.relevant, 0);
-  const LawOutcome bad = judge_case(*c, faulty, GetParam().law);
+  const LawOutcome bad = judge_case(c, faulty, GetParam().law);
   ASSERT_TRUE(bad.violation);
   EXPECT_EQ(bad.violation->law, GetParam().law);
   EXPECT_EQ(bad.violation->summary.find('\n'), std::string::npos);

@@ -108,7 +108,7 @@ TEST(SelectionBias, ClassesDiffer) {
   EXPECT_GT(other, images * 3 / 4);
 }
 
-TEST(Plants, ReachEveryNewTensor) {
+TEST(Plants, ReachTheTensorsOfEveryFeature) {
   Case c = case_of(prepared_spec(), 4);
   c.description.plants = {{TensorId::kInputScaleVector, 0, 3, 0x40000000u},
                           {TensorId::kPerExpertScale, 0, 15, 0x40400000u}};
@@ -155,12 +155,8 @@ TEST(SelectRows, TokensAndClassesTravelWithTheirRows) {
   }
 }
 
-Case hazard_of(const RouterSpec& spec, const char* hazard) {
-  return directed_case(spec, hazard);
-}
-
 TEST(FeatureHazard, SoftcapSaturatesAndARatioOfExponentialsOverflows) {
-  const Case c = hazard_of(softcap_spec(), "softcap");
+  const Case c = directed_case(softcap_spec(), "softcap");
   RouterSpec bare = c.spec;
   bare.logits.softcap.reset();
   const std::vector<std::int64_t> row = {0};
@@ -173,18 +169,18 @@ TEST(FeatureHazard, SoftcapSaturatesAndARatioOfExponentialsOverflows) {
 }
 
 TEST(FeatureHazard, TokenIdsAtTheEdgesAndRepeated) {
-  const Case c = hazard_of(table_spec(), "token_edges");
+  const Case c = directed_case(table_spec(), "token_edges");
   const RouterInputs inputs = materialize(c);
   const std::int64_t vocab = c.description.vocab_size;
   for (const std::int64_t edge : {std::int64_t{0}, vocab - 1, vocab, std::int64_t{-1}, std::int64_t{2147483647}}) {
     EXPECT_THAT(inputs.token_ids, testing::Contains(edge));
   }
   EXPECT_GE(std::count(inputs.token_ids.begin(), inputs.token_ids.end(), vocab / 2), 3);
-  EXPECT_EQ(hazard_of(table_spec(), "own_vocabulary").description.vocab_size, 300);
+  EXPECT_EQ(directed_case(table_spec(), "own_vocabulary").description.vocab_size, 300);
 }
 
 TEST(FeatureHazard, ScoresUnderflowAtTheTablesExpertsAndNotElsewhere) {
-  const Case c = hazard_of(table_spec(), "table_underflow");
+  const Case c = directed_case(table_spec(), "table_underflow");
   int zero = 0, large_elsewhere = 0;
   for (const RowAnswer& answer : route(c, materialize(c))) {
     zero += answer.sum == 0.0f;
@@ -195,7 +191,7 @@ TEST(FeatureHazard, ScoresUnderflowAtTheTablesExpertsAndNotElsewhere) {
 }
 
 TEST(FeatureHazard, ZeroExpertsAreChosenNeverAlwaysAndSometimes) {
-  const Case c = hazard_of(zero_spec(), "zero_experts");
+  const Case c = directed_case(zero_spec(), "zero_experts");
   std::set<std::int64_t> counts;
   for (const RowAnswer& answer : route(c, materialize(c))) {
     counts.insert(std::count_if(answer.ids.begin(), answer.ids.end(), [](std::int32_t id) { return id >= 16; }));
@@ -204,7 +200,7 @@ TEST(FeatureHazard, ZeroExpertsAreChosenNeverAlwaysAndSometimes) {
 }
 
 TEST(FeatureHazard, SharedExpertsDominateAndVanish) {
-  const Case c = hazard_of(shared_spec(), "shared_in_gate");
+  const Case c = directed_case(shared_spec(), "shared_in_gate");
   RouterInputs inputs = materialize(c);
   inputs.global_scale = {1.0f};
   const std::vector<RowAnswer> answers = route(c, inputs);
@@ -215,7 +211,7 @@ TEST(FeatureHazard, SharedExpertsDominateAndVanish) {
 }
 
 TEST(FeatureHazard, SparsemixerMeetsItsThresholdWithinOneStep) {
-  const Case c = hazard_of(sparsemixer_spec(), "sparsemixer_threshold");
+  const Case c = directed_case(sparsemixer_spec(), "sparsemixer_threshold");
   const float threshold = 2.0f * 0.01f;
   std::set<int> met[2];  // by pass
   for (const RowAnswer& answer : route(c, materialize(c))) {
@@ -234,7 +230,7 @@ TEST(FeatureHazard, SparsemixerMeetsItsThresholdWithinOneStep) {
 }
 
 TEST(FeatureHazard, PreparedRowsHaveEveryKindOfNorm) {
-  const Case c = hazard_of(prepared_spec(), "prepared_input");
+  const Case c = directed_case(prepared_spec(), "prepared_input");
   const RouterInputs inputs = materialize(c);
   const auto norm = [&](std::int64_t row) {
     double sum = 0.0;
@@ -248,13 +244,13 @@ TEST(FeatureHazard, PreparedRowsHaveEveryKindOfNorm) {
   EXPECT_GT(norm(2), static_cast<double>(std::numeric_limits<float>::max()));
   EXPECT_LT(norm(3), static_cast<double>(std::numeric_limits<float>::denorm_min()));
   EXPECT_THAT(inputs.input_scale_vector, testing::Contains(0.0f));
-  const RouterInputs bad = materialize(hazard_of(prepared_spec(), "non_finite_scale_vector"));
+  const RouterInputs bad = materialize(directed_case(prepared_spec(), "non_finite_scale_vector"));
   EXPECT_TRUE(
       std::any_of(bad.input_scale_vector.begin(), bad.input_scale_vector.end(), [](float v) { return std::isnan(v); }));
 }
 
 TEST(FeatureHazard, LearnedScalesOfEveryKindAreMet) {
-  const Case c = hazard_of(prepared_spec(), "learned_scales");
+  const Case c = directed_case(prepared_spec(), "learned_scales");
   const RouterInputs inputs = materialize(c);
   std::set<int> kinds;
   for (const RowAnswer& answer : route(c, inputs)) {
