@@ -1,7 +1,7 @@
 // The row that the gate reads: normalised and scaled where the spec asks for it, padded and aligned.
-#include "kernels/cuda/dependent.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/pdl.h"
 #include "kernels/select/threads.cuh"
 
 namespace samebits::cuda {
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kPrepareThreads)
     prepare_kernel(const __grid_constant__ RouterView router, const __grid_constant__ CallView call,
                    const std::uint16_t* hidden_states, std::int64_t hidden_stride, std::uint16_t* prepared) {
   __shared__ float shared_inverse;
-  wait_for_earlier_kernels();
+  wait_for_previous_kernel();
   const std::int64_t num_valid_rows =
       call.num_valid_rows == nullptr ? call.num_tokens : clamp_rows(*call.num_valid_rows, call.num_tokens);
   for (std::int64_t row = blockIdx.x; row < call.num_tokens; row += gridDim.x) {
@@ -72,8 +72,8 @@ cudaError_t launch_prepare(const RouterView& router, const CallView& call, const
                            std::int64_t hidden_stride, std::uint16_t* prepared, cudaStream_t stream) {
   if (call.num_tokens == 0) return cudaSuccess;
   const auto blocks = static_cast<unsigned>(call.num_tokens < kMaxBlocks ? call.num_tokens : kMaxBlocks);
-  return launch_dependent(prepare_kernel, blocks, kPrepareThreads, 0, stream, router, call, hidden_states,
-                          hidden_stride, prepared);
+  return launch_pdl(prepare_kernel, blocks, kPrepareThreads, 0, stream, router, call, hidden_states, hidden_stride,
+                    prepared);
 }
 
 }  // namespace samebits::cuda

@@ -1,6 +1,6 @@
 // From logits to ids and weights: one block a row.
-#include "kernels/cuda/dependent.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/pdl.h"
 #include "kernels/select/choose.cuh"
 #include "kernels/select/fold_finish.cuh"
 #include "kernels/select/score.cuh"
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kSelectThreads)
   extern __shared__ __align__(8) unsigned char shared[];
   RowMemory memory;
   lay_out_row(router, shared, memory);
-  wait_for_earlier_kernels();
+  wait_for_previous_kernel();
   const std::int64_t num_valid_rows =
       call.num_valid_rows == nullptr ? call.num_tokens : clamp_rows(*call.num_valid_rows, call.num_tokens);
   for (std::int64_t row = blockIdx.x; row < call.num_tokens; row += gridDim.x) {
@@ -91,7 +91,7 @@ cudaError_t launch_select(const RouterView& router, const CallView& call, cudaSt
     if (status != cudaSuccess) return status;
   }
   const auto blocks = static_cast<unsigned>(call.num_tokens < kMaxBlocks ? call.num_tokens : kMaxBlocks);
-  return launch_dependent(select_kernel, blocks, kSelectThreads, shared_bytes, stream, router, call);
+  return launch_pdl(select_kernel, blocks, kSelectThreads, shared_bytes, stream, router, call);
 }
 
 }  // namespace samebits::cuda
