@@ -43,8 +43,8 @@ std::vector<Interval> values_of(const RouterSpec& spec, const BoundedRow& row, s
   return gather(biased ? row.biased : row.scores, ids);
 }
 
-oracle::WeightFactors factors_of(const BoundedRow& row, std::span<const std::int64_t> ids) {
-  oracle::WeightFactors factors{.per_slot = {}, .global = row.constants.global_scale};
+oracle::LearnedScales factors_of(const BoundedRow& row, std::span<const std::int64_t> ids) {
+  oracle::LearnedScales factors{.per_slot = {}, .global = row.constants.global_scale};
   if (row.constants.per_expert_scale.empty()) return factors;
   for (const std::int64_t id : ids) {
     factors.per_slot.push_back(row.constants.per_expert_scale[static_cast<std::size_t>(id)]);
@@ -71,7 +71,7 @@ Interval zero_expert_sum(const RouterSpec& spec, const BoundedRow& row, std::int
 // Of experts under their own ids, beside `renamed` zero experts.
 std::vector<Interval> bounds_of(const RouterSpec& spec, const BoundedRow& row, std::span<const std::int64_t> ids,
                                 std::int64_t renamed) {
-  const oracle::WeightFactors factors = factors_of(row, ids);
+  const oracle::LearnedScales factors = factors_of(row, ids);
   const bool renormalize = spec.weights.renormalize != oracle::Renormalize::kNone;
   // Scores that depend on which experts were chosen cannot be bounded from their number.
   const bool interdependent = in_log_space(spec) || spec.score.stage == oracle::ScoreStage::kAfterTopk;

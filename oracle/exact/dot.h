@@ -19,6 +19,9 @@ inline constexpr double kUnitDouble = 0x1p-53;
 // Radii are sums of fewer than 2^20 non-negative numbers in double; stretched by this they stay upper bounds.
 inline constexpr double kStretch = 1 + 0x1p-30;
 
+// A partial sum in any order is at most T plus its error, which is below T: below this it stays finite in fp32.
+inline constexpr double kSafeTotal = 0x1p126;
+
 inline double gamma_n(double n, double u) {
   return n * u / (1 - n * u);
 }

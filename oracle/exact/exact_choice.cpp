@@ -1,7 +1,6 @@
 #include "oracle/exact/exact_choice.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <compare>
 #include <numeric>
@@ -252,26 +251,6 @@ ExactChoice exact_choice(const RouterSpec& spec, const RouterInputs& inputs, std
   choice = choose(spec, Keys(spec, logits, bias));
   if (choice.decided_by == DecidedBy::kErrorBound) choice.decided_by = DecidedBy::kExactLogits;
   return choice;
-}
-
-void ExactCounts::add(const ExactChoice& choice) {
-  switch (choice.decided_by) {
-    case DecidedBy::kErrorBound:
-      ++by_error_bound;
-      break;
-    case DecidedBy::kExactLogits:
-      ++by_exact_logits;
-      break;
-    case DecidedBy::kTie:
-      ++by_tie;
-      break;
-    case DecidedBy::kNothing:
-      ++by_nothing;
-      break;
-    case DecidedBy::kNotJudged:
-      ++not_judged;
-      break;
-  }
 }
 
 }  // namespace samebits::oracle

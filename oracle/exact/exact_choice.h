@@ -32,9 +32,4 @@ struct ExactChoice {
 // where the bound does not decide, of the experts near the cut, or of all where groups are ranked.
 ExactChoice exact_choice(const RouterSpec& spec, const RouterInputs& inputs, std::int64_t row);
 
-struct ExactCounts {
-  std::int64_t by_error_bound = 0, by_exact_logits = 0, by_tie = 0, by_nothing = 0, not_judged = 0;
-  void add(const ExactChoice& choice);
-};
-
 }  // namespace samebits::oracle

@@ -14,10 +14,6 @@ double to_bf16(const ExactSum& sum) {
 
 }  // namespace
 
-ExactLogits exact_logits(const RouterSpec& spec, const RouterInputs& inputs, std::int64_t row) {
-  return {spec, inputs, row};
-}
-
 // Sum to double: a term meets the additions of its lane and of the lanes, and that of the bias; the radius itself is a
 // few roundings off.
 ExactLogits::ExactLogits(const RouterSpec& spec, const RouterInputs& inputs, std::int64_t row)
@@ -43,11 +39,9 @@ ExactLogits::ExactLogits(const RouterSpec& spec, const RouterInputs& inputs, std
     const std::vector<double> w = gate_weight_row(inputs, e);
     const double bias = linear_bias(spec, inputs, e);
     const Dot product = dot(x_.middle, w);
-    double spread = 0.0;
-    for (const InputBounds::Uncertain& u : x_.uncertain) spread += u.radius * std::fabs(w[u.k]);
     const double sum = product.value + bias;
     const double total = product.total + std::fabs(bias);
-    const double radius = (spread + gamma_n(product.depth + 1.0, kUnitDouble) * total) * kStretch;
+    const double radius = (x_.spread(w) + gamma_n(product.depth + 1.0, kUnitDouble) * total) * kStretch;
     finite_ = std::isfinite(total);
     if (!finite_) return;
     put(e, sum, {sum - radius, sum + radius});
@@ -70,9 +64,7 @@ double ExactLogits::radius(std::int64_t expert) const {
 
 // tanh to 2 ulp of double; a quotient and a product each lose one rounding.
 Interval ExactLogits::finished(Interval sum) const {
-  if (spec_.gate.logits_dtype == FloatType::kBf16) {
-    sum = {ArithmeticOf<double>::round_to_bf16(sum.lower), ArithmeticOf<double>::round_to_bf16(sum.upper)};
-  }
+  if (spec_.gate.logits_dtype == FloatType::kBf16) sum = rounded_to_bf16(sum, kFormula);
   const double temperature = static_cast<float>(spec_.logits.temperature);
   if (temperature != 1.0) {
     sum = widened({sum.lower / temperature, sum.upper / temperature}, 2.0 * kUnitDouble, 0.0);

@@ -44,6 +44,5 @@ class ExactLogits {
   std::vector<double> values_;
   std::vector<std::optional<ExactSum>> sums_;  // of those that were refined
 };
-ExactLogits exact_logits(const RouterSpec& spec, const RouterInputs& inputs, std::int64_t row);
 
 }  // namespace samebits::oracle

@@ -1,10 +1,9 @@
 // Bounds of x_k r v_k s before it is rounded to bf16, with u the unit of one rounding and r, v, s the factors that the
 // spec has. Everything is evaluated in double.
 //
-//   mean of squares + eps: sums of non-negative terms; a square, the division by H, eps and the sum meet n + 2
-//   roundings
-//     a term in any order (n terms that are not 0), or depth + 2: relative gamma_n. Squares and quotient may underflow
-//     by half a subnormal each, n + 1 in all.
+//   mean of squares + eps: a sum of non-negative terms. A term meets n + 2 roundings in any order (n terms that are not
+//     0), or depth + 2: its square, the additions, the division by H and eps; relative gamma_n. Squares and quotient
+//     may underflow by half a subnormal each, n + 1 in all.
 //   r: one over its root. 16 u: rsqrt or pow(-1/2) to 8 ulp.
 //   s = H^-1/2: likewise 16 u, then its rounding to bf16 where the spec says so.
 //   three products in any order: 3 u, 4 with what double adds. A partial product may underflow by half a subnormal,
@@ -21,22 +20,15 @@
 #include "oracle/emulate/prepared_input.h"
 #include "oracle/exact/dot.h"
 #include "oracle/exact/interval.h"
-#include "oracle/reference/arithmetic.h"
 #include "oracle/tensors/bf16.h"
 
 namespace samebits::oracle {
 namespace {
 
-struct InputSteps {
-  double unit;
+struct InputSteps : Steps {
   double subnormal;                   // distance of two subnormals
   std::optional<std::int64_t> depth;  // roundings a term of the sum of squares meets; nullopt: any order
-  Interval (*round_to_bf16)(Interval);
 };
-
-Interval formula_to_bf16(Interval value) {
-  return {ArithmeticOf<double>::round_to_bf16(value.lower), ArithmeticOf<double>::round_to_bf16(value.upper)};
-}
 
 constexpr double kRootError = 16.0;
 constexpr double kProductError = 4.0;
@@ -52,7 +44,7 @@ Interval inverse_rms(std::span<const double> x, double eps, const InputSteps& st
   const double double_error = gamma_n(static_cast<double>(x.size()) + 3.0, kUnitDouble);
   const Interval exact =
       widened({mean, mean}, gamma_n(meets, steps.unit) + double_error, (terms + 1.0) * steps.subnormal);
-  if (!(exact.lower > 0.0) || !(squares < 0x1p126)) return kNothingClaimed;
+  if (!(exact.lower > 0.0) || !(squares < kSafeTotal)) return kNothingClaimed;
   return widened({1.0 / std::sqrt(exact.upper), 1.0 / std::sqrt(exact.lower)}, kRootError * steps.unit, 0.0);
 }
 
@@ -63,7 +55,7 @@ Interval input_scale(const RouterSpec::Gate& gate, std::int64_t hidden_size, con
   }
   const double root = 1.0 / std::sqrt(static_cast<double>(hidden_size));
   const Interval scale = widened({root, root}, kRootError * steps.unit, 0.0);
-  return gate.input_scale_kind == InputScale::kRsqrtHiddenSizeBf16 ? steps.round_to_bf16(scale) : scale;
+  return gate.input_scale_kind == InputScale::kRsqrtHiddenSizeBf16 ? rounded_to_bf16(scale, steps) : scale;
 }
 
 std::vector<double> hidden_states(const RouterInputs& inputs, std::int64_t row) {
@@ -95,10 +87,10 @@ std::optional<InputBounds> bounds(const RouterSpec& spec, const RouterInputs& in
       largest *= std::max(1.0, std::fabs(factor));
       carried *= 1.0 + std::fabs(factor);
     }
-    if (!std::isfinite(v) || !(largest < 0x1p126)) return std::nullopt;
+    if (!std::isfinite(v) || !(largest < kSafeTotal)) return std::nullopt;
     if (x == 0.0) continue;
     const auto [low, high] = std::minmax({x * v * lower_factor, x * v * upper_factor});
-    const Interval rounded = steps.round_to_bf16(widened({low, high}, kProductError * steps.unit, carried));
+    const Interval rounded = rounded_to_bf16(widened({low, high}, kProductError * steps.unit, carried), steps);
     if (!finite_in_fp32(rounded)) return std::nullopt;
     x = (rounded.lower + rounded.upper) / 2.0;
     if (!rounded.is_point()) result.uncertain.push_back({k, (rounded.upper - rounded.lower) / 2.0});
@@ -108,6 +100,12 @@ std::optional<InputBounds> bounds(const RouterSpec& spec, const RouterInputs& in
 
 }  // namespace
 
+double InputBounds::spread(std::span<const double> w) const {
+  double sum = 0.0;
+  for (const Uncertain& u : uncertain) sum += u.radius * std::fabs(w[u.k]);
+  return sum;
+}
+
 std::optional<InputBounds> input_bounds(const RouterSpec& spec, const RouterInputs& inputs, std::int64_t row,
                                         const Arithmetic& arithmetic) {
   if (arithmetic.kind == Arithmetic::kTc256) {
@@ -116,12 +114,11 @@ std::optional<InputBounds> input_bounds(const RouterSpec& spec, const RouterInpu
     return exact;
   }
   const bool shallow = arithmetic.kind == Arithmetic::kFp32Depth;
-  return bounds(spec, inputs, row,
-                {kUnitFp32, 0x1p-149, shallow ? std::optional(arithmetic.depth) : std::nullopt, rounded_to_bf16});
+  return bounds(spec, inputs, row, {kFp32Steps, 0x1p-149, shallow ? std::optional(arithmetic.depth) : std::nullopt});
 }
 
 std::optional<InputBounds> exact_input(const RouterSpec& spec, const RouterInputs& inputs, std::int64_t row) {
-  return bounds(spec, inputs, row, {kUnitDouble, 0x1p-1074, std::nullopt, formula_to_bf16});
+  return bounds(spec, inputs, row, {kFormula, 0x1p-1074, std::nullopt});
 }
 
 }  // namespace samebits::oracle

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "oracle/exact/declared_arithmetic.h"
@@ -19,6 +20,9 @@ struct InputBounds {
   };
   std::vector<double> middle;
   std::vector<Uncertain> uncertain;
+
+  // How far the dot product of the row with `w` [H] may lie from that of the middles.
+  double spread(std::span<const double> w) const;
 };
 
 // Without norm, vector and scale: the hidden states, which may be NaN or Inf. With them: for tc256 the bits of the

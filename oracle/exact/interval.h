@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "oracle/reference/arithmetic.h"
 #include "oracle/tensors/bf16.h"
 
 namespace samebits::oracle {
@@ -65,5 +66,11 @@ struct Steps {
 };
 inline constexpr Steps kFp32Steps{0x1p-24, 0x1p-126, 0x1p-150, false};
 inline constexpr Steps kFormula{0x1p-53, 0x1p-1022, 0.0, true};
+
+// The rounding to bf16 of such a value: of a fp32 value, or of a real number.
+inline Interval rounded_to_bf16(Interval interval, const Steps& steps) {
+  if (!steps.formula) return rounded_to_bf16(interval);
+  return {ArithmeticOf<double>::round_to_bf16(interval.lower), ArithmeticOf<double>::round_to_bf16(interval.upper)};
+}
 
 }  // namespace samebits::oracle

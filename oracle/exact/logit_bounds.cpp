@@ -13,9 +13,6 @@
 namespace samebits::oracle {
 namespace {
 
-// A partial sum in any order is at most T plus its error, which is below T: below this it stays finite in fp32.
-constexpr double kSafeTotal = 0x1p126;
-
 // fp32 sums of products that are exact, rounded on their own or fused, the bias being one more term.
 //
 // A term meets one rounding as a product and one in each addition, at most n in all (n terms that are not 0: adding 0
@@ -26,8 +23,7 @@ constexpr double kSafeTotal = 0x1p126;
 Interval fp32_sum(const InputBounds& x, std::span<const double> w, double bias, bool has_bias,
                   const Arithmetic& arithmetic) {
   const Dot product = dot(x.middle, w);
-  double spread = 0.0;
-  for (const InputBounds::Uncertain& u : x.uncertain) spread += u.radius * std::fabs(w[u.k]);
+  const double spread = x.spread(w);
   const double value = product.value + bias;
   const double total = product.total + spread + std::fabs(bias);
   if (!(total < kSafeTotal)) return kNothingClaimed;

@@ -81,8 +81,8 @@ std::vector<Interval> softmax_bounds(std::span<const Interval> x, const Steps& s
 
 Interval stored(Interval value, FloatType dtype, const Steps& steps) {
   if (dtype != FloatType::kBf16) return value;
-  if (!steps.formula) return hull(value, rounded_to_bf16(value));
-  return {ArithmeticOf<double>::round_to_bf16(value.lower), ArithmeticOf<double>::round_to_bf16(value.upper)};
+  const Interval rounded = rounded_to_bf16(value, steps);
+  return steps.formula ? rounded : hull(value, rounded);
 }
 
 std::vector<Interval> score_bounds(const RouterSpec::Score& spec, std::span<const Interval> logits,

@@ -84,14 +84,13 @@ std::vector<std::vector<double>> weight_parts(const RouterInputs& inputs, std::i
   return parts;
 }
 
-// False where an operand is not finite, or a partial sum in some order might leave the range of fp32: every partial sum
-// is at most T plus its error, which is below T.
+// False where an operand is not finite, or a partial sum might leave the range of fp32.
 bool stays_finite(std::span<const double> x, std::span<const std::vector<double>> parts, double bias) {
   double total = std::fabs(bias);
   for (const std::vector<double>& w : parts) {
     for (std::size_t k = 0; k < x.size(); ++k) total += std::fabs(x[k] * w[k]);
   }
-  return total < 0x1p126;  // false for NaN too
+  return total < kSafeTotal;  // false for NaN too
 }
 
 }  // namespace

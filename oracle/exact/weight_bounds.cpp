@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 
+#include "oracle/exact/dot.h"
 #include "oracle/exact/score_bounds.h"
 
 namespace samebits::oracle {
@@ -16,11 +17,11 @@ constexpr double kFlush = kFp32Steps.flush;
 // The factors of one slot: routed scale, learned scale of its expert, learned scale of all.
 using Factors = std::array<double, 3>;
 
-Factors factors_of(const RouterSpec::Weights& weights, const WeightFactors& factors, std::size_t slot) {
+Factors factors_of(const RouterSpec::Weights& weights, const LearnedScales& scales, std::size_t slot) {
   const bool scaled = weights.scale_stage != ScaleStage::kOnExpertOutput;
   return {scaled ? static_cast<double>(static_cast<float>(weights.routed_scaling_factor)) : 1.0,
-          factors.per_slot.empty() ? 1.0 : static_cast<double>(factors.per_slot[slot]),
-          static_cast<double>(factors.global.value_or(1.0f))};
+          scales.per_slot.empty() ? 1.0 : static_cast<double>(scales.per_slot[slot]),
+          static_cast<double>(scales.global.value_or(1.0f))};
 }
 
 double with_eps(const RouterSpec::Weights& weights, double sum) {
@@ -56,7 +57,7 @@ Interval finished(const RouterSpec::Weights& weights, Interval weight, double re
     largest *= std::max(1.0, std::fabs(factor));
     flushed *= 1.0 + std::fabs(factor);
   }
-  if (!std::isfinite(product) || !(largest < 0x1p126)) return kUnbounded;
+  if (!std::isfinite(product) || !(largest < kSafeTotal)) return kUnbounded;
   const auto [low, high] = std::minmax({weight.lower * product, weight.upper * product});
   return stored(widened({low, high}, relative, flushed), weights.dtype, kFp32Steps);
 }
@@ -109,7 +110,7 @@ Interval finished_sum(const RouterSpec::Weights& weights, Interval total, double
 }  // namespace
 
 std::vector<Interval> weight_bounds(const RouterSpec::Weights& weights, std::span<const Interval> values,
-                                    Interval unseen, const WeightFactors& factors) {
+                                    Interval unseen, const LearnedScales& scales) {
   const std::size_t k = values.size();
   Interval sum = unseen;
   double total = magnitude(unseen);
@@ -123,7 +124,6 @@ std::vector<Interval> weight_bounds(const RouterSpec::Weights& weights, std::spa
   const double error = weight_error(k);
   if (signed_values) sum = widened(sum, 0.0, error * total);
   const double lost = static_cast<double>(k + 1) * 0x1p-52 * total;  // by double, in sums that leave one value out
-
   const bool alone = k == 1 && unseen.upper == 0.0;
 
   std::vector<Interval> bounds;
@@ -145,17 +145,17 @@ std::vector<Interval> weight_bounds(const RouterSpec::Weights& weights, std::spa
       const double others_low = std::max(sum.lower - v.lower - lost, 0.0);
       weight = {share(weights, v.lower, others_high), share(weights, v.upper, others_low)};
     }
-    bounds.push_back(finished(weights, weight, error, factors_of(weights, factors, i)));
+    bounds.push_back(finished(weights, weight, error, factors_of(weights, scales, i)));
   }
   return bounds;
 }
 
 std::vector<Interval> log_space_weight_bounds(const RouterSpec::Weights& weights, std::span<const Interval> logits,
-                                              const WeightFactors& factors) {
+                                              const LearnedScales& scales) {
   const LogSigmoids slots(logits);
   std::vector<Interval> bounds;
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    bounds.push_back(slots.error < 1.0 ? finished(weights, slots.share(i), slots.error, factors_of(weights, factors, i))
+    bounds.push_back(slots.error < 1.0 ? finished(weights, slots.share(i), slots.error, factors_of(weights, scales, i))
                                        : kUnbounded);
   }
   return bounds;

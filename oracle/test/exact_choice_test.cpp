@@ -61,7 +61,7 @@ TEST(ExactLogits, HoldTheExactLogitAndShrinkToIt) {
     }
     const RouterSpec spec = spec_of(1, 1);
     const RouterInputs inputs = inputs_of(x, {w});
-    ExactLogits logits = exact_logits(spec, inputs, 0);
+    ExactLogits logits(spec, inputs, 0);
     const long double truth = std::ldexp(static_cast<long double>(reference), -40);  // 64 bits
     ASSERT_LE(logits.intervals()[0].lower, truth);
     ASSERT_GE(logits.intervals()[0].upper, truth);
@@ -78,14 +78,14 @@ TEST(ExactLogits, RoundOnceToBf16ThenDivideAndCap) {
   spec.gate.logits_dtype = FloatType::kBf16;
   // 1 + 2^-8 + 2^-100: half-way for double, not for the sum.
   const RouterInputs inputs = inputs_of({1.0, 0x1p-8, 0x1p-100}, {{1.0, 1.0, 1.0}});
-  ExactLogits logits = exact_logits(spec, inputs, 0);
+  ExactLogits logits(spec, inputs, 0);
   EXPECT_LT(logits.intervals()[0].lower, logits.intervals()[0].upper);
   logits.refine(0);
   EXPECT_TRUE(logits.intervals()[0].is_point());
   EXPECT_EQ(logits.value(0), 1.0 + 0x1p-7);
   spec.logits.temperature = 2.0;
   spec.logits.softcap = 30.0;
-  ExactLogits capped = exact_logits(spec, inputs, 0);
+  ExactLogits capped(spec, inputs, 0);
   capped.refine(0);
   EXPECT_NEAR(capped.value(0), 30.0 * std::tanh((1.0 + 0x1p-7) / 60.0), 1e-15);
 }
@@ -95,7 +95,6 @@ TEST(ExactChoice, IsThatOfTheFormulasOnClearRows) {
   std::normal_distribution<double> normal;
   std::vector<double> x(64);
   Rows weight(32, std::vector<double>(64));
-  int decided = 0;
   for (int trial = 0; trial < 40; ++trial) {
     for (double& value : x) value = normal(random);
     for (auto& row : weight) {
@@ -119,9 +118,7 @@ TEST(ExactChoice, IsThatOfTheFormulasOnClearRows) {
     ASSERT_EQ(choice.decided_by, DecidedBy::kErrorBound) << trial;
     EXPECT_EQ(choice.ids, reference.ids) << trial;
     EXPECT_GT(choice.gap, choice.bound);
-    ++decided;
   }
-  EXPECT_EQ(decided, 40);
 }
 
 // Pairs of +-2^24 around terms of 2^-40: double loses them, in this order and in any other that meets the pairs first.
@@ -238,26 +235,14 @@ TEST(ExactChoice, FollowsTablesAndPreparedInputs) {
   inputs.token_ids = {1};
   EXPECT_EQ(exact_choice(spec, inputs, 0).ids, (Ids{3, 2}));
 
-  // Input 3 / rms 5 = 0.6, rounded to bf16, against 153/256 = bf16(0.6 * 0.99609): the rounding of the input decides.
+  // Divided by the norm, 5: 0.2 * 131 / 128 is below 1.4 * 150 / 1024; in bf16 0.2 is more and 1.4 is less.
   RouterSpec norm = spec_of(2, 1);
   norm.gate.input_norm = InputNorm::kRmsnormUnweighted;
   norm.gate.input_norm_eps = 0x1p-100;
-  const RouterInputs hidden = inputs_of({1.0, 7.0}, {{1.0, 0.0}, {0.0, 0.1425}});
-  const std::vector<double> logits = logits_fp64(norm, hidden, 0);
+  const RouterInputs hidden = inputs_of({1.0, 7.0}, {{131.0 / 128, 0.0}, {0.0, 150.0 / 1024}});
   const ExactChoice choice = exact_choice(norm, hidden, 0);
-  EXPECT_EQ(choice.ids[0], logits[0] >= logits[1] ? 0 : 1);
+  EXPECT_EQ(choice.ids, Ids{0});
   EXPECT_TRUE(choice.decided());
-}
-
-TEST(ExactChoice, CountsHowRowsWereDecided) {
-  ExactCounts counts;
-  counts.add(exact_choice(spec_of(2, 1), given({0.0f, 1.0f}), 0));
-  counts.add(exact_choice(spec_of(2, 1), given({1.0f, 1.0f}), 0));
-  counts.add(exact_choice(spec_of(2, 1), given({1.0f, NAN}), 0));
-  EXPECT_EQ(counts.by_error_bound, 1);
-  EXPECT_EQ(counts.by_tie, 1);
-  EXPECT_EQ(counts.not_judged, 1);
-  EXPECT_EQ(counts.by_exact_logits + counts.by_nothing, 0);
 }
 
 }  // namespace
