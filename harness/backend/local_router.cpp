@@ -132,13 +132,13 @@ std::optional<std::string> LocalRouter::unsupported(const samebits_router_spec& 
 }
 
 std::optional<std::string> LocalRouter::refusal(const samebits_router_spec& spec) {
-  const auto exceeds = [](const char* what, std::int32_t found, std::int32_t limit) {
+  const auto exceeds = [](const char* what, std::int64_t found, std::int32_t limit) {
     return limit > 0 && found > limit ? fmt::format("{} is {}; the router's limit is {}", what, found, limit)
                                       : std::string();
   };
-  for (const std::string& reason :
-       {exceeds("num_experts", spec.num_experts, info_.max_experts), exceeds("top_k", spec.top_k, info_.max_top_k),
-        exceeds("hidden_size", spec.hidden_size, info_.max_hidden_size)}) {
+  for (const std::string& reason : {exceeds("the number of gate rows", gate_rows(spec), info_.max_experts),
+                                    exceeds("top_k", spec.top_k, info_.max_top_k),
+                                    exceeds("hidden_size", spec.hidden_size, info_.max_hidden_size)}) {
     if (!reason.empty()) return reason;
   }
   std::array<char, 512> reason{};

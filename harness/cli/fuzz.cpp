@@ -119,6 +119,7 @@ int fuzz(const FuzzOptions& options, const std::string& program) {
         [&] { return shape_text(spec.spec); },
         [&] { return properties::generate_case(spec.name, spec.variant, spec.spec, options.seed, index, generate); });
     file.full_spec = spec.spec;
+    file.layer = spec.layer;
     try {
       if (const auto reason = subject->unsupported(file.c.spec)) {
         campaign.skip(*reason);

@@ -55,6 +55,7 @@ int gen(const GenOptions& options) {
         [&] { return shape_text(spec.spec); },
         [&] { return properties::generate_case(spec.name, spec.variant, spec.spec, options.seed, index, {}); });
     file.full_spec = spec.spec;
+    file.layer = spec.layer;
     write_case_file(fs::path(options.out) / file_name(index), file, options.with_data);
   }
   progress.clear();

@@ -79,7 +79,10 @@ ChosenSpec resolve_spec(const SpecOptions& options) {
   chosen.name = options.spec;
   chosen.variant = options.variant;
   chosen.spec = oracle::resolve(load_spec(options.spec), resolution);
-  if (options.layer) chosen.notes.push_back(fmt::format("layer {}", *options.layer));
+  if (options.layer) {
+    chosen.layer = *options.layer;
+    chosen.notes.push_back(fmt::format("layer {}", chosen.layer));
+  }
   return chosen;
 }
 

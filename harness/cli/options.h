@@ -50,7 +50,7 @@ struct SpecOptions {
 void add_spec_options(CLI::App& command, SpecOptions& options);
 
 struct ChosenSpec {
-  std::string name, variant;
+  std::string name, variant, layer;  // layer as it was given; empty: none
   oracle::RouterSpec spec;
   std::vector<std::string> notes;  // what a reader of the report must know: the layer, a size that was assumed
 };

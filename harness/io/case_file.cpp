@@ -185,6 +185,7 @@ CaseFile parse_case(const fs::path& path) {
   CaseSpec spec = case_spec_from_yaml(root, text, path);
   file.c.spec_name = std::move(spec.name);
   file.c.variant = std::move(spec.variant);
+  file.layer = std::move(spec.layer);
   if (root.has("law")) file.law = root.at("law").text();
 
   std::optional<oracle::RouterInputs> data;
@@ -221,7 +222,7 @@ CaseFile parse_case(const fs::path& path) {
 std::string case_yaml(const CaseFile& file, const std::string& large_name, SafeTensors& large, bool all_large = false) {
   const properties::Case& c = file.c;
   const oracle::RouterSpec& full_spec = file.full_spec ? *file.full_spec : c.spec;
-  std::string text = "samebits_case: 1\n" + case_spec_yaml(c, full_spec);
+  std::string text = "samebits_case: 1\n" + case_spec_yaml(c, full_spec, file.layer);
   if (!file.law.empty()) text += fmt::format("law: {}\n", yaml_string(file.law));
   // Groups are compared with the spec that the file states.
   const bool full = properties::apply_shape(full_spec, c.description) == c.spec;

@@ -30,16 +30,17 @@ struct KnownAnswer {
 
 struct CaseFile {
   properties::Case c;
-  std::string law;  // the law that failed, when the file was written for a failure
+  std::string law;    // the law that failed, when the file was written for a failure
+  std::string layer;  // of which the spec is, when it was chosen by one; empty: none
   std::optional<KnownAnswer> expected;
   // The spec before the sizes of the case were applied; always set by reading. Writing without it keeps c.spec.
   std::optional<oracle::RouterSpec> full_spec;
 };
 
 // Fields of the file: samebits_case (1), spec (a built-in name, a path relative to the file, or an inline mapping),
-// variant, origin (where an inline spec came from), law, description (fields of CaseDescription), tensors (explicit
-// data; each with dtype, shape and one of values, nonzero, file) and expected (fields of KnownAnswer). Sizes that the
-// description leaves out are those of the tensors, or else of the spec.
+// variant, origin (spec, variant and layer that an inline spec came from), law, description (fields of
+// CaseDescription), tensors (explicit data; each with dtype, shape and one of values, nonzero, file) and expected
+// (fields of KnownAnswer). Sizes that the description leaves out are those of the tensors, or else of the spec.
 CaseFile read_case_file(const std::filesystem::path& path);
 // with_data: all tensors are written, also generated ones, for programs that cannot generate.
 void write_case_file(const std::filesystem::path& path, const CaseFile& file, bool with_data = false);

@@ -61,7 +61,7 @@ std::string inline_text(const YamlMapping& root, const YAML::Node& spec, const s
 
 }  // namespace
 
-std::string case_spec_yaml(const properties::Case& c, const oracle::RouterSpec& full_spec) {
+std::string case_spec_yaml(const properties::Case& c, const oracle::RouterSpec& full_spec, const std::string& layer) {
   if (name_is_enough(c)) {
     std::string text = fmt::format("spec: {}\n", yaml_string(c.spec_name));
     if (!c.variant.empty()) text += fmt::format("variant: {}\n", yaml_string(c.variant));
@@ -69,6 +69,7 @@ std::string case_spec_yaml(const properties::Case& c, const oracle::RouterSpec& 
   }
   std::string text = fmt::format("origin:\n  spec: {}\n", yaml_string(c.spec_name));
   if (!c.variant.empty()) text += fmt::format("  variant: {}\n", yaml_string(c.variant));
+  if (!layer.empty()) text += fmt::format("  layer: {}\n", yaml_string(layer));
   const bool full = properties::apply_shape(full_spec, c.description) == c.spec;
   return text + "spec:\n" + indented(oracle::to_yaml(full ? full_spec : c.spec));
 }
@@ -83,9 +84,10 @@ CaseSpec case_spec_from_yaml(const YamlMapping& root, const std::string& text, c
       result.spec = oracle::resolve(file, with_variant(result.variant));
       result.name = result.spec.name;
       if (root.has("origin")) {
-        const YamlMapping origin(root.at("origin"), {"spec", "variant"});
+        const YamlMapping origin(root.at("origin"), {"spec", "variant", "layer"});
         result.name = origin.at("spec").text();
         if (origin.has("variant")) result.variant = origin.at("variant").text();
+        if (origin.has("layer")) result.layer = origin.at("layer").text();
       }
       return result;
     }

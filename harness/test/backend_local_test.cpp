@@ -166,7 +166,15 @@ TEST(LocalRouter, RefusalsNameTheLimit) {
   EXPECT_EQ(in_process("unknown_support")->unsupported(small.c.spec), std::nullopt);  // a fault is no refusal
   EXPECT_EQ(in_process("refuses")->unsupported(small.c.spec), "top_k is 2; this router does 1000");
   small.c.spec.shape.num_experts = 65;
-  EXPECT_EQ(in_process("none")->unsupported(small.c.spec), "num_experts is 65; the router's limit is 64");
+  EXPECT_EQ(in_process("none")->unsupported(small.c.spec), "the number of gate rows is 65; the router's limit is 64");
+  small.c.spec.shape.num_experts = 60;
+  small.c.spec.special.zero_experts = 4;
+  small.c.spec.special.zero_type = oracle::ZeroType::kIdentity;
+  EXPECT_EQ(in_process("none")->unsupported(small.c.spec), std::nullopt);
+  small.c.spec.special.zero_experts = 5;
+  EXPECT_EQ(in_process("none")->unsupported(small.c.spec), "the number of gate rows is 65; the router's limit is 64");
+  small.c.spec.special = {.shared_experts = 5, .shared_mode = oracle::SharedMode::kInGate};
+  EXPECT_EQ(in_process("none")->unsupported(small.c.spec), "the number of gate rows is 65; the router's limit is 64");
   small.c.spec.shape.num_experts = std::int64_t{1} << 40;
   EXPECT_THAT(in_process("none")->unsupported(small.c.spec).value(), HasSubstr("does not fit the C ABI"));
 }

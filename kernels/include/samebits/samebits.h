@@ -190,7 +190,7 @@ typedef struct samebits_info {
   int32_t output_order;
   int32_t returns_logits; /* 1: outputs.router_logits is written when wanted */
   int32_t returns_bookkeeping;
-  int32_t max_experts; /* limits; 0: none */
+  int32_t max_experts; /* limits; 0: none. max_experts bounds G, the rows of the gate weight */
   int32_t max_top_k;
   int32_t max_hidden_size;
   int64_t max_tokens;
