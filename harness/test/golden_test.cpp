@@ -14,6 +14,7 @@
 
 #include "harness/io/safetensors.h"
 #include "harness/io/spec_library.h"
+#include "harness/witness/row_certificate.h"
 #include "oracle/exact/logit_bounds.h"
 #include "oracle/reference/answer.h"
 #include "oracle/spec/spec_yaml.h"
@@ -22,12 +23,9 @@ namespace samebits::harness {
 namespace {
 
 using oracle::Assignment;
-using oracle::GroupScore;
-using oracle::RankBy;
 using oracle::RouterInputs;
 using oracle::RouterSpec;
 using oracle::RowAnswer;
-using oracle::ScoreFunc;
 
 // Weights are compared relative to the recorded ones. Both sides follow the same formula, so what remains is fp32
 // rounding, above all that of the recorded logits: a sequential fp32 sum of H = 512 products whose partial sums grow to
@@ -114,83 +112,6 @@ RowAnswer<double> route(const RouterSpec& spec, const RecordedRouter& router, co
       {.selection_bias = biased ? std::span<const float>(router.inputs.selection_bias) : std::span<const float>()});
 }
 
-struct KeyBounds {
-  std::vector<double> low, high;  // [E]
-};
-
-// Where the rank key of a correct fp32 router can lie, given that its logit lies in `bounds`.
-//
-// Logit to score, for a logit that is off by at most r (softmax: all logits by at most r):
-//   sigmoid  |s''| = s'|1 - 2s| <= s', so s' grows by at most e^t over a distance t: |ds| <= s(1-s)(e^r - 1)
-//   softmax  numerator and denominator each change by at most e^r:                   |ds| <= s(e^2r - 1)
-// The score's own rounding: an exp within 2 ulp, E additions of positive terms, one division: relative (E + 8) 2^-23.
-// The key's rounding: half an ulp, relative 2^-24.
-KeyBounds key_bounds(const RouterSpec& spec, const RowAnswer<double>& answer, const std::vector<float>& bias,
-                     const oracle::LogitBounds& bounds) {
-  const std::size_t num_experts = answer.logits.size();
-  std::vector<double> radius(num_experts);
-  for (std::size_t e = 0; e < num_experts; ++e) {
-    radius[e] = std::max(bounds.upper[e] - answer.logits[e], answer.logits[e] - bounds.lower[e]);
-  }
-  const double max_radius = *std::max_element(radius.begin(), radius.end());
-
-  KeyBounds keys{std::vector<double>(num_experts), std::vector<double>(num_experts)};
-  for (std::size_t e = 0; e < num_experts; ++e) {
-    double base = answer.logits[e];
-    double error = radius[e];
-    if (spec.selection.rank_by == RankBy::kScore) {
-      const double s = answer.scores[e];
-      base = s;
-      error =
-          spec.score.func == ScoreFunc::kSigmoid ? s * (1 - s) * std::expm1(radius[e]) : s * std::expm1(2 * max_radius);
-      error += s * static_cast<double>(num_experts + 8) * 0x1p-23;
-    }
-    const double key = base + (bias.empty() ? 0.0 : static_cast<double>(bias[e]));
-    error += (std::fabs(key) + error) * 0x1p-24;
-    keys.low[e] = key - error;
-    keys.high[e] = key + error;
-  }
-  return keys;
-}
-
-double group_score(const RouterSpec& spec, const std::vector<double>& keys, std::int64_t group) {
-  const std::int64_t size = oracle::num_experts(spec) / spec.selection.n_group;
-  std::vector<double> members(keys.begin() + group * size, keys.begin() + (group + 1) * size);
-  std::sort(members.begin(), members.end(), std::greater<>());
-  return spec.selection.group_score == GroupScore::kTop2Sum ? members[0] + members[1] : members[0];
-}
-
-// True when no keys inside the bounds can lead to another choice of groups or experts.
-bool is_decided(const RouterSpec& spec, const RowAnswer<double>& answer, const KeyBounds& keys) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const auto apart = [](double lowest_kept, double highest_rejected) { return lowest_kept > highest_rejected; };
-
-  double lowest = kInfinity;
-  double highest = -kInfinity;
-  for (std::size_t g = 0; g < answer.group_kept.size(); ++g) {
-    const auto group = static_cast<std::int64_t>(g);
-    if (answer.group_kept[g] != 0) {
-      lowest = std::min(lowest, group_score(spec, keys.low, group));
-    } else {
-      highest = std::max(highest, group_score(spec, keys.high, group));
-    }
-  }
-  if (!apart(lowest, highest)) return false;
-
-  lowest = kInfinity;
-  highest = -kInfinity;
-  std::vector<bool> chosen(keys.low.size());
-  for (const std::int32_t id : answer.ids) chosen[static_cast<std::size_t>(id)] = true;
-  for (std::size_t e = 0; e < keys.low.size(); ++e) {
-    if (chosen[e]) {
-      lowest = std::min(lowest, keys.low[e]);
-    } else if (answer.excluded.empty() || answer.excluded[e] == 0) {
-      highest = std::max(highest, keys.high[e]);
-    }
-  }
-  return apart(lowest, highest);
-}
-
 // The largest relative difference of the weights, expert by expert; infinite when the sets differ.
 double weight_difference(const RowAnswer<double>& answer, const std::int64_t* ids, const float* weights) {
   double worst = 0.0;
@@ -214,7 +135,7 @@ struct Comparison {
 
 struct RowLogits {
   std::vector<double> logits;
-  bool decided;
+  bool decided;  // every fp32 router that follows the spec makes this choice
 };
 
 std::vector<RowLogits> logits_of(const RecordedRouter& router) {
@@ -223,10 +144,11 @@ std::vector<RowLogits> logits_of(const RecordedRouter& router) {
   for (std::int64_t row = 0; row < router.inputs.num_tokens; ++row) {
     std::vector<double> logits = oracle::logits_fp64(spec, router.inputs, row);
     const RowAnswer<double> answer = route(spec, router, logits);
-    const oracle::LogitBounds bounds =
-        oracle::logit_bounds(spec, router.inputs, row, oracle::Arithmetic::kFp32AnyOrder);
-    const bool decided = is_decided(spec, answer, key_bounds(spec, answer, router.inputs.selection_bias, bounds));
-    rows.push_back({std::move(logits), decided});
+    const std::vector<std::int64_t> ids(answer.ids.begin(), answer.ids.end());
+    const RowCertificate certificate({spec, {}}, router.inputs, row,
+                                     oracle::logit_bounds(spec, router.inputs, row, oracle::Arithmetic::kFp32AnyOrder),
+                                     false);
+    rows.push_back({std::move(logits), certificate.decides(ids)});
   }
   return rows;
 }
