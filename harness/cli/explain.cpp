@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "harness/cli/campaign.h"
+#include "harness/cli/explain_arithmetics.h"
 #include "harness/cli/explain_contract.h"
 #include "harness/cli/explain_router.h"
 #include "harness/cli/options.h"
@@ -21,6 +22,7 @@ struct ExplainOptions {
   std::string case_path;
   std::optional<std::int64_t> row;
   bool all = false;
+  std::vector<std::string> arithmetics;  // empty: a fixed list
   BackendChoice backend;
 };
 
@@ -83,8 +85,17 @@ int explain(const ExplainOptions& options) {
   if (wanted && (*wanted < 0 || *wanted >= inputs.num_tokens)) {
     throw UsageError(fmt::format("--row {}: the case has rows 0 to {}", *wanted, inputs.num_tokens - 1));
   }
-  print_out("case {}: spec {}{}, {}\n", options.case_path, c.spec_name,
-            c.variant.empty() ? "" : ", variant " + c.variant, case_sizes(c));
+  if (inputs.from_logits() && !options.arithmetics.empty()) {
+    throw UsageError(
+        fmt::format("--arithmetic {}: found a case of given logits, which are summed already; allowed: a case "
+                    "that starts from hidden states",
+                    options.arithmetics.front()));
+  }
+  const std::vector<oracle::ArithmeticModel> arithmetics =
+      chosen_arithmetics(options.arithmetics, c.spec, inputs.hidden_size);
+  print_out("case {}: spec {}{}{}, {}\n", options.case_path, c.spec_name,
+            c.variant.empty() ? "" : ", variant " + c.variant, file.layer.empty() ? "" : ", layer " + file.layer,
+            case_sizes(c));
   Judged judged;
   if (options.backend.given()) judged = print_verdicts(file, options.backend);
   if (inputs.num_tokens == 0) {
@@ -105,6 +116,7 @@ int explain(const ExplainOptions& options) {
     print_experts(row, observed, options.all);
     print_groups(row);
     print_cut(row);
+    if (!inputs.from_logits()) print_exact_choice(row);
     print_passes(row);
     print_weights(row);
   } else {
@@ -118,6 +130,7 @@ int explain(const ExplainOptions& options) {
   } else if (!judged.runs.empty()) {
     print_out("{} returned nothing for this row\n", options.backend.name());
   }
+  if (row.constants.routable && !inputs.from_logits()) print_arithmetics(row, arithmetics);
   if (row.constants.routable) print_alternatives(row, observed, judged.sorted_slots);
   return 0;
 }
@@ -132,6 +145,12 @@ void add_explain(CLI::App& app, Program& program) {
       ->type_name("R")
       ->check(whole_number(0, INT64_MAX));
   command->add_flag("--all", options->all, "Show all experts, not only those around the cut");
+  command
+      ->add_option("--arithmetic", options->arithmetics,
+                   "Show the row in this arithmetic instead of a fixed list (see `list arithmetics`); may be repeated")
+      ->type_name("NAME")
+      ->take_all()
+      ->allow_extra_args(false);
   add_backend_options(*command, options->backend);
   command->footer("Example:\n  samebits explain --case fixtures/cases/article_figure_3.yaml --row 0");
   command->callback([options, &program] { program.action = [options] { return explain(*options); }; });

@@ -1,10 +1,12 @@
 #include "harness/cli/explain_contract.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -124,6 +126,16 @@ std::string number_text(float value) {
 
 std::string number_and_bits(float value) {
   return fmt::format("{} (0x{:08x})", number_text(value), std::bit_cast<std::uint32_t>(value));
+}
+
+std::string replaced_experts(std::vector<std::int32_t> before, std::vector<std::int32_t> after) {
+  std::sort(before.begin(), before.end());
+  std::sort(after.begin(), after.end());
+  std::vector<std::int32_t> lost, won;
+  std::set_difference(before.begin(), before.end(), after.begin(), after.end(), std::back_inserter(lost));
+  std::set_difference(after.begin(), after.end(), before.begin(), before.end(), std::back_inserter(won));
+  if (lost.empty()) return "";
+  return fmt::format("expert {} instead of {}", fmt::join(won, ", "), fmt::join(lost, ", "));
 }
 
 std::vector<std::int32_t> slot_order(const ExplainedRow& row) {

@@ -38,6 +38,8 @@ std::string number_and_bits(float value);
 
 // "s / D * 2.5"
 std::string weight_formula(const oracle::RouterSpec& spec);
+// "expert 5, 6 instead of 2, 3", or "" where the two sets are equal.
+std::string replaced_experts(std::vector<std::int32_t> before, std::vector<std::int32_t> after);
 // The chosen experts under their own ids, in the order in which slots are filled and sums run.
 std::vector<std::int32_t> slot_order(const ExplainedRow& row);
 

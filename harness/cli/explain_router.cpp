@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <iterator>
 #include <utility>
 
 #include "harness/cli/output.h"
@@ -66,11 +65,8 @@ bool only_rounding(const Answer& a, const Answer& b) {
 }
 
 std::string difference(const Answer& contract, const Answer& other) {
-  const std::vector<std::int64_t> before = sorted(contract.ids), after = sorted(other.ids);
-  std::vector<std::int64_t> lost, won;
-  std::set_difference(before.begin(), before.end(), after.begin(), after.end(), std::back_inserter(lost));
-  std::set_difference(after.begin(), after.end(), before.begin(), before.end(), std::back_inserter(won));
-  if (!lost.empty()) return fmt::format("expert {} instead of {}", fmt::join(won, ", "), fmt::join(lost, ", "));
+  const std::string replaced = replaced_experts(contract.ids, other.ids);
+  if (!replaced.empty()) return replaced;
   return contract.ids == other.ids ? "the same experts, other weights" : "the same experts in another order";
 }
 

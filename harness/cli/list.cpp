@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "harness/backend/backend.h"
+#include "harness/cli/explain_arithmetics.h"
 #include "harness/cli/options.h"
 #include "harness/cli/output.h"
 #include "harness/cli/program.h"
@@ -45,6 +46,14 @@ int list_backend_names() {
   return 0;
 }
 
+int list_arithmetics() {
+  const std::vector<ArithmeticForm> forms = arithmetic_forms();
+  std::size_t width = 0;
+  for (const ArithmeticForm& form : forms) width = std::max(width, form.form.size());
+  for (const ArithmeticForm& form : forms) print_out("{:<{}}{}\n", form.form, width + 2, form.meaning);
+  return 0;
+}
+
 int list_laws() {
   for (const properties::Law& law : properties::all_laws()) {
     print_out("{:<20}{}\n{:<20}needs: {}; from {}\n", law.id, law.statement, "", law.hazards, law.source);
@@ -53,8 +62,10 @@ int list_laws() {
 }
 
 int list_hazards() {
+  // By HazardStage.
   constexpr const char* kStarts[] = {"hidden states", "hidden states or given logits",
-                                     "given logits, or a gate weight that yields them", "given logits"};
+                                     "given logits, or a gate weight that yields them", "given logits",
+                                     "hidden states, or given logits with a selection bias"};
   for (const properties::Hazard& hazard : properties::all_hazards()) {
     print_out("{:<28}from {}\n", hazard.label, kStarts[static_cast<std::size_t>(hazard.stage)]);
   }
@@ -71,17 +82,19 @@ int list_fields() {
 }  // namespace
 
 void add_list(CLI::App& app, Program& program) {
-  CLI::App* command = app.add_subcommand("list", "List specs, backends, laws, hazards or the fields of a spec");
+  CLI::App* command =
+      app.add_subcommand("list", "List specs, backends, laws, hazards, arithmetics or the fields of a spec");
   auto what = std::make_shared<std::string>();
-  command->add_option("WHAT", *what, "specs, backends, laws, hazards or fields")
+  command->add_option("WHAT", *what, "specs, backends, laws, hazards, arithmetics or fields")
       ->required()
-      ->check(CLI::IsMember({"specs", "backends", "laws", "hazards", "fields"}));
+      ->check(CLI::IsMember({"specs", "backends", "laws", "hazards", "arithmetics", "fields"}));
   command->footer("Example:\n  samebits list specs");
   command->callback([what, &program] {
     program.action = [what] {
       if (*what == "specs") return list_specs();
       if (*what == "backends") return list_backend_names();
       if (*what == "hazards") return list_hazards();
+      if (*what == "arithmetics") return list_arithmetics();
       return *what == "laws" ? list_laws() : list_fields();
     };
   });

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "harness/test/cli_child.h"
 
@@ -78,6 +79,38 @@ TEST_F(CliSpec, ALayerByNumberAndByName) {
   EXPECT_EQ(report()["laws"]["hash_routing"]["applicable"], false);
   EXPECT_THAT(run({"show", "--spec", "table.yaml", "--layer", "draft"}).out, Not(HasSubstr("sigmoid")));
   EXPECT_EQ(run({"show", "--spec", "table.yaml", "--layer", "drift"}).exit_code, 2);
+}
+
+TEST_F(CliSpec, ACaseNamesTheLayerOfItsSpec) {
+  ASSERT_EQ(run({"gen", "--spec", "table.yaml", "--layer", "0", "--cases", "1", "--out", "c"}).exit_code, 0);
+  EXPECT_THAT(content_of(folder_ / "c/case-000000.yaml"),
+              HasSubstr("origin:\n  spec: \"table.yaml\"\n  layer: \"0\"\n"));
+  EXPECT_THAT(run({"explain", "--case", "c/case-000000.yaml"}).out, HasSubstr("spec table.yaml, layer 0, T="));
+  // A failure keeps it.
+  const ChildResult failed = run({"fuzz", "--spec", "table.yaml", "--layer", "draft", "--backend",
+                                  "mutant:ties_to_higher_id", "--cases", "24", "--laws", "selection"});
+  ASSERT_EQ(failed.exit_code, 1) << failed.err;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "samebits-failures")) {
+    EXPECT_THAT(content_of(entry.path()), HasSubstr("  layer: \"draft\"\n"));
+  }
+}
+
+TEST_F(CliSpec, ListsFitTheirNames) {
+  for (const char* what : {"specs", "backends", "hazards", "fields", "arithmetics"}) {
+    const ChildResult result = run({"list", what});
+    EXPECT_EQ(result.exit_code, 0);
+    std::istringstream lines(result.out);
+    std::size_t column = 0, count = 0;
+    for (std::string line; std::getline(lines, line); ++count) {
+      const std::size_t text = line.find_first_not_of(' ', line.find("  "));
+      ASSERT_NE(text, std::string::npos) << line;
+      if (count == 0) column = text;
+      EXPECT_EQ(text, column) << line;
+    }
+    EXPECT_GT(count, 10u) << what;
+  }
+  EXPECT_THAT(run({"list", "hazards"}).out,
+              HasSubstr("non_finite_bias             from hidden states, or given logits with a selection bias\n"));
 }
 
 TEST_F(CliSpec, GenRunCheckOfAHashLayer) {
