@@ -1,15 +1,9 @@
 #include "harness/witness/compare.h"
 
-#include <atomic>
+#include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <exception>
-#include <limits>
-#include <mutex>
-#include <optional>
 #include <span>
-#include <stdexcept>
-#include <thread>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -22,6 +16,7 @@
 #include "oracle/exact/logit_bounds.h"
 #include "oracle/reference/answer.h"
 #include "oracle/tensors/bf16.h"
+#include "properties/for_each_row.h"
 
 namespace samebits::harness {
 namespace {
@@ -192,8 +187,9 @@ void compare_row(const RecordedRun& run, const std::vector<Reading>& readings, c
 
   std::size_t accepted = 0;
   Verdict verdict = judge(readings[0], recording, row);
-  while (!verdict.objection.empty() && ++accepted < readings.size())
+  while (!verdict.objection.empty() && ++accepted < readings.size()) {
     verdict = judge(readings[accepted], recording, row);
+  }
   if (!verdict.objection.empty()) {
     ++result.unexplained;
     if (result.examples.size() < kMaxExamples) {
@@ -259,33 +255,16 @@ Comparison compare(const RecordedRun& run) {
   }
   const std::vector<WrongReading> wrong =
       run.try_wrong_rules ? wrong_readings(readings.back()) : std::vector<WrongReading>{};
-  std::mutex mutex;
-  std::exception_ptr failure;
-  std::atomic<std::int64_t> next{0};
-  const auto work = [&] {
-    Comparison own;
-    try {
-      for (std::int64_t row = next++; row < rows; row = next++) {
-        compare_row(run, readings, recording, row, own);
-        if (row % kRowsPerWrongReading != 0) continue;
-        for (const auto& [rule, reading] : wrong) {
-          own.wrong_rules[rule] += judge(reading, recording, row).objection.empty() ? 0 : 1;
-        }
-      }
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      failure = std::current_exception();
-      next = rows;
+  std::vector<Comparison> parts(static_cast<std::size_t>(rows));
+  properties::for_each_row(rows, [&](std::int64_t row) {
+    Comparison& own = parts[static_cast<std::size_t>(row)];
+    compare_row(run, readings, recording, row, own);
+    if (row % kRowsPerWrongReading != 0) return;
+    for (const auto& [rule, reading] : wrong) {
+      own.wrong_rules[rule] += judge(reading, recording, row).objection.empty() ? 0 : 1;
     }
-    const std::lock_guard lock(mutex);
-    total += own;
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (unsigned i = 1; i < std::max(1U, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
-    work();
-  }
-  if (failure) std::rethrow_exception(failure);
+  });
+  for (const Comparison& own : parts) total += own;
   // Most rows must contradict a wrong rule; a quarter is asked for, more than an accident and less than any rule gives.
   const std::int64_t tried = (rows + kRowsPerWrongReading - 1) / kRowsPerWrongReading;
   for (const auto& [rule, refused] : total.wrong_rules) {

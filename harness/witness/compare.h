@@ -1,7 +1,6 @@
 // One recorded run against the oracle.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <map>
