@@ -17,6 +17,8 @@
 #include "harness/io/tensor_text.h"
 #include "harness/test/io_temp_folder.h"
 #include "harness/witness/compare.h"
+#include "harness/witness/row_certificate.h"
+#include "oracle/exact/logit_bounds.h"
 #include "oracle/reference/answer.h"
 #include "oracle/tensors/bf16.h"
 
@@ -145,6 +147,31 @@ TEST(Witness, NamesAWrongRuleThatTheRowsCannotContradict) {
   EXPECT_EQ(result.unexplained, 0);
   EXPECT_EQ(result.unnoticed, 1);
   EXPECT_EQ(result.wrong_rules.at("no bias"), 0);
+}
+
+// A learned scale may be negative; roundings of logarithms then widen the bounds of the weight all the same.
+TEST(Witness, RoundedLogarithmsWidenNegativeWeights) {
+  Reading reading;
+  reading.spec = oracle::resolve(load_spec("inkling"), {.set = {{"shape.num_experts", "8"}, {"shape.top_k", "2"}}});
+  reading.roundings.log = 1;
+  oracle::RouterInputs inputs;
+  inputs.num_tokens = 1;
+  inputs.gate_rows = oracle::gate_rows(reading.spec);
+  for (int e = 0; e < inputs.gate_rows; ++e) inputs.router_logits.push_back(0.25F * static_cast<float>(e) - 3.0F);
+  inputs.selection_bias.assign(8, 0.0F);
+  inputs.global_scale = {-1.0F};
+  const auto answer = oracle::route_row(reading.spec, std::span<const float>(inputs.router_logits),
+                                        oracle::row_constants(reading.spec, inputs, 0));
+  const std::vector<std::int64_t> ids(answer.ids.begin(), answer.ids.end());
+  std::vector<float> weights = answer.weights;
+  ASSERT_LT(weights[0], 0.0F);
+  const auto bounds = oracle::logit_bounds(reading.spec, inputs, 0, oracle::Arithmetic::kFp32AnyOrder);
+  const RowCertificate certificate(reading, inputs, 0, bounds, true);
+  EXPECT_EQ(certificate.objection(ids, weights), "");
+  weights[0] *= 1.01F;
+  EXPECT_EQ(certificate.objection(ids, weights), "");
+  weights[0] *= 1.2F;
+  EXPECT_NE(certificate.objection(ids, weights), "");
 }
 
 // Every entry of the table names a spec, a variant and fields that exist.

@@ -20,10 +20,13 @@ using properties::TieRule;
 
 namespace {
 
-Interval rounded_more(Interval value, int roundings) {
-  const double more = std::pow(1.0 + kBf16Rounding, roundings);
-  const double less = std::pow(1.0 - kBf16Rounding, roundings);
+// Of a value times any factor from `less` to `more`, both positive.
+Interval scaled(Interval value, double less, double more) {
   return {std::min(value.lower * less, value.lower * more), std::max(value.upper * less, value.upper * more)};
+}
+
+Interval rounded_more(Interval value, int roundings) {
+  return scaled(value, std::pow(1.0 - kBf16Rounding, roundings), std::pow(1.0 + kBf16Rounding, roundings));
 }
 
 }  // namespace
@@ -91,8 +94,8 @@ bool RowCertificate::decides(std::span<const std::int64_t> ids) const {
   return properties::selection_contradiction(reading_.spec, bounded_, swapped, TieRule::kAny).has_value();
 }
 
-// Groups whose score may be among the kept ones after the roundings of group scores may be kept; for groups with a
-// `zero` mask, whose members then have their own key or 0.
+// Groups whose score may be among the kept ones after the roundings of group scores may be kept. Under a `zero` mask
+// their members then have their own key or 0.
 void RowCertificate::open_groups() {
   const auto num_groups = static_cast<std::size_t>(reading_.spec.selection.n_group);
   const std::size_t size = bounded_.biased.size() / num_groups;
@@ -113,7 +116,8 @@ void RowCertificate::open_groups() {
     if (certainly_before >= kept || possibly_before < kept) continue;
     for (std::size_t e = g * size; e < (g + 1) * size; ++e) {
       bounded_.group[e] = properties::GroupState::kPossiblyKept;
-      bounded_.keys[e] = oracle::hull(bounded_.biased[e], {0.0, 0.0});
+      const bool zero = reading_.spec.selection.group_mask == oracle::GroupMask::kZero;
+      if (zero) bounded_.keys[e] = oracle::hull(bounded_.biased[e], {0.0, 0.0});
     }
   }
 }
@@ -154,7 +158,7 @@ std::vector<Interval> RowCertificate::logs_rounded(std::vector<Interval> weights
     const Interval difference{l[i].lower - log_sum.upper, l[i].upper - log_sum.lower};
     const double error = oracle::magnitude(l[i]) + inside + oracle::magnitude(log_sum) + oracle::magnitude(difference);
     const double factor = std::exp(error * kBf16Rounding * reading_.roundings.log);
-    weights[i] = {weights[i].lower / factor, weights[i].upper * factor};
+    weights[i] = scaled(weights[i], 1.0 / factor, factor);
   }
   return weights;
 }
