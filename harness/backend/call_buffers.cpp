@@ -22,7 +22,8 @@ std::vector<std::int32_t> narrow(const std::vector<std::int64_t>& token_ids) {
   narrowed.reserve(token_ids.size());
   for (const std::int64_t id : token_ids) {
     if (id != static_cast<std::int32_t>(id)) {
-      throw std::invalid_argument("token_ids: found " + std::to_string(id) + " where they are given as int32");
+      throw std::invalid_argument("token_ids: found " + std::to_string(id) +
+                                  "; allowed: -2147483648 to 2147483647; give larger ones as int64");
     }
     narrowed.push_back(static_cast<std::int32_t>(id));
   }
