@@ -1,0 +1,50 @@
+#include "kernels/cuda/form.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <string>
+
+#include "kernels/cuda/force_form.h"
+#include "kernels/cuda/shared.h"
+
+namespace samebits::cuda {
+namespace {
+
+constexpr Form kForms[] = {Form::kPlain, Form::kDecode, Form::kPrefill};
+constexpr int kNotForced = -1;
+std::atomic<int> g_forced_form{kNotForced};
+
+std::optional<Form> form_of_environment() {
+  const char* name = std::getenv("SAMEBITS_CUDA_FORM");
+  if (name == nullptr || *name == '\0') return std::nullopt;
+  for (const Form form : kForms) {
+    if (std::string(name) == form_name(form)) return form;
+  }
+  fail_invalid(std::string("SAMEBITS_CUDA_FORM: found ") + name + ", allowed plain, decode, prefill");
+}
+
+}  // namespace
+
+const char* form_name(Form form) {
+  switch (form) {
+    case Form::kPlain:
+      return "plain";
+    case Form::kDecode:
+      return "decode";
+    case Form::kPrefill:
+      return "prefill";
+  }
+  return "";
+}
+
+void force_form(std::optional<Form> form) {
+  g_forced_form = form ? static_cast<int>(*form) : kNotForced;
+}
+
+std::optional<Form> forced_form() {
+  static const std::optional<Form> kOfEnvironment = form_of_environment();
+  const int forced = g_forced_form;
+  return forced == kNotForced ? kOfEnvironment : static_cast<Form>(forced);
+}
+
+}  // namespace samebits::cuda

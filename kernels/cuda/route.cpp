@@ -1,0 +1,205 @@
+// One call of a router: argument checks, then the stages, slice by slice.
+#include <cstddef>
+#include <cstdio>
+#include <string>
+
+#include "kernels/cuda/force_form.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/limits.h"
+#include "kernels/cuda/router.h"
+#include "kernels/cuda/shared.h"
+#include "kernels/cuda/slices.h"
+#include "kernels/cuda/workspace.h"
+
+namespace samebits::cuda {
+namespace {
+
+constexpr std::uintptr_t kRowAlignment = 16;  // bytes; the logits kernels read whole units of this
+
+// A call whose arguments are checked.
+struct Call {
+  const Router& router;
+  samebits_inputs inputs;
+  samebits_outputs outputs;
+  std::optional<Form> form;  // nullopt: given logits
+  bool copies_rows;          // the gate reads prepared rows of the workspace
+  Slices slices;
+  Workspace workspace;
+};
+
+void check_workspace(const RouterView& router, std::int64_t num_tokens, const void* workspace) {
+  if (workspace == nullptr) fail_invalid("workspace: null, allowed samebits_workspace_bytes bytes");
+  const std::size_t found = remembered_bytes(workspace), needed = layout_bytes(router, num_tokens);
+  if (found >= needed) return;
+  fail_invalid("workspace: found " + std::to_string(found) + " bytes, but " + std::to_string(num_tokens) +
+               " rows need " + std::to_string(needed) + "; ask samebits_workspace_bytes");
+}
+
+void check_device(const Router& router) {
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  if (device == router.device) return;
+  fail_invalid("current device: found " + std::to_string(device) + ", allowed " + std::to_string(router.device) +
+               ", on which the router was created; call cudaSetDevice");
+}
+
+bool has_prepared_input(const samebits_router_spec& spec) {
+  return spec.input_norm != SAMEBITS_INPUT_NORM_NONE || spec.input_scale_vector != 0 ||
+         spec.input_scale_rsqrt_hidden_size != 0 || spec.input_scale != 1.0f;
+}
+
+// Rows that the logits kernels cannot read where they are.
+bool needs_copy(const RouterView& router, const samebits_tensor& hidden) {
+  const bool strided = hidden.rows > 1 && hidden.row_stride * 2 % static_cast<std::int64_t>(kRowAlignment) != 0;
+  return router.hidden_size != router.padded_hidden_size || strided ||
+         reinterpret_cast<std::uintptr_t>(hidden.data) % kRowAlignment != 0;
+}
+
+Form choose_form(const Router& router, std::int64_t num_tokens) {
+  if (router.tensor_cores != TensorCores::kUsed) return Form::kPlain;
+  if (const std::optional<Form> forced = forced_form()) return *forced;
+  return num_tokens <= kDecodeRows ? Form::kDecode : Form::kPrefill;
+}
+
+Call checked_call(const Router& router, Source source, const samebits_inputs* inputs_from,
+                  const samebits_outputs* outputs_from, void* workspace) {
+  const RouterView& view = router.view;
+  Call call{router, read_struct(inputs_from, "inputs"), read_struct(outputs_from, "outputs"), std::nullopt, false, {},
+            {}};
+  check_call(view.spec, source, view.num_parts > 0, call.inputs, call.outputs);
+  const std::int64_t num_tokens = call.inputs.num_tokens;
+  if (num_tokens > kMaxTokens) {
+    fail_unsupported("inputs.num_tokens: found " + std::to_string(num_tokens) + ", this router has at most " +
+                     std::to_string(kMaxTokens) + " rows a call");
+  }
+  check_workspace(view, num_tokens, workspace);
+  check_device(router);
+  if (source == Source::kHiddenStates) {
+    call.form = choose_form(router, num_tokens);
+    call.copies_rows = has_prepared_input(view.spec) || needs_copy(view, call.inputs.hidden_states);
+  }
+  call.slices = slices_of(view, call.form, num_tokens);
+  call.workspace = lay_out(view, call.form, num_tokens, workspace);
+  return call;
+}
+
+template <class T>
+T* advance(T* data, std::int64_t elements) {
+  return data == nullptr ? nullptr : data + elements;
+}
+void* advance_bytes(void* data, std::int64_t bytes) {
+  return advance(static_cast<unsigned char*>(data), bytes);
+}
+
+// What the kernels read and write for the rows [first, first + rows). The input of the gate is left out.
+CallView view_of_slice(const Call& call, std::int64_t first, std::int64_t rows) {
+  const samebits_inputs& in = call.inputs;
+  const samebits_outputs& out = call.outputs;
+  CallView view{};
+  view.num_tokens = rows;
+  view.num_valid_rows = in.num_valid_rows;
+  if (in.num_valid_rows != nullptr && call.slices.count > 1) {
+    view.num_valid_rows = call.workspace.slice_valid_rows + first / call.slices.rows;
+  }
+  view.token_ids_int64 = in.token_ids.dtype == SAMEBITS_INT64;
+  view.token_ids = advance_bytes(in.token_ids.data, first * (view.token_ids_int64 ? 8 : 4));
+  view.row_class = advance(static_cast<const std::int32_t*>(in.row_class.data), first);
+  view.given_logits_stride = in.router_logits.row_stride;
+  if (!call.form) {
+    view.given_logits = advance(static_cast<const float*>(in.router_logits.data), first * view.given_logits_stride);
+  }
+
+  view.ids_int64 = out.topk_ids.dtype == SAMEBITS_INT64;
+  view.ids_stride = out.topk_ids.row_stride;
+  view.topk_ids = advance_bytes(out.topk_ids.data, first * view.ids_stride * (view.ids_int64 ? 8 : 4));
+  view.weights_bf16 = out.topk_weights.dtype == SAMEBITS_BF16;
+  view.weights_stride = out.topk_weights.row_stride;
+  view.topk_weights = advance_bytes(out.topk_weights.data, first * view.weights_stride * (view.weights_bf16 ? 2 : 4));
+  view.router_logits_stride = out.router_logits.row_stride;
+  view.router_logits = advance(static_cast<float*>(out.router_logits.data), first * view.router_logits_stride);
+  if (wants_bookkeeping(out)) view.slot_ids = call.workspace.slot_ids + first * call.router.view.columns;
+  return view;
+}
+
+void launch_logits(const Call& call, std::int64_t first, CallView& view, cudaStream_t stream) {
+  const RouterView& router = call.router.view;
+  const samebits_tensor& hidden = call.inputs.hidden_states;
+  const std::uint16_t* given = static_cast<const std::uint16_t*>(hidden.data) + first * hidden.row_stride;
+  if (call.copies_rows) {
+    check(launch_prepare(router, view, given, hidden.row_stride, call.workspace.prepared, stream), "launch_prepare");
+    view.input = call.workspace.prepared;
+    view.input_stride = router.padded_hidden_size;
+  } else {
+    view.input = given;
+    view.input_stride = hidden.rows > 1 ? hidden.row_stride : router.hidden_size;
+  }
+  view.sums = call.workspace.sums;
+  view.num_sums = static_cast<std::int32_t>(num_sums(router, *call.form));
+  switch (*call.form) {
+    case Form::kPlain:
+      return check(launch_logits_plain(router, view, stream), "launch_logits_plain");
+    case Form::kDecode:
+      return check(launch_logits_decode(router, view, stream), "launch_logits_decode");
+    case Form::kPrefill:
+      return check(launch_logits_prefill(router, view, stream), "launch_logits_prefill");
+  }
+}
+
+void launch_bookkeeping(const Call& call, cudaStream_t stream) {
+  const samebits_outputs& out = call.outputs;
+  CallView view{};
+  view.num_tokens = call.inputs.num_tokens;
+  view.slot_ids = call.workspace.slot_ids;
+  const BookkeepOutputs outputs{out.block_size,       out.tokens_per_expert,     out.expert_offsets,
+                                out.slot_of_position, out.position_of_slot,      out.sorted_token_ids,
+                                out.expert_ids,       out.num_tokens_post_padded};
+  check(launch_bookkeep(call.router.view, view, outputs, call.workspace.bookkeep_scratch,
+                        call.workspace.bookkeep_scratch_bytes, stream),
+        "launch_bookkeep");
+}
+
+void write_kernel_name(const Call& call, samebits_outputs* outputs) {
+  if (outputs->struct_size < offsetof(samebits_outputs, kernel_name) + sizeof(outputs->kernel_name)) return;
+  std::string name = std::string("cuda/tc256/") + (call.form ? form_name(*call.form) : "select");
+  if (call.copies_rows) name += has_prepared_input(call.router.view.spec) ? "+prepare" : "+copy";
+  if (call.form && call.router.tensor_cores == TensorCores::kOtherArch) name += " (not sm_90)";
+  if (call.form && call.router.tensor_cores == TensorCores::kOtherBits) name += " (tensor cores have other bits)";
+  std::snprintf(outputs->kernel_name, sizeof(outputs->kernel_name), "%s", name.c_str());
+}
+
+}  // namespace
+
+std::size_t workspace_bytes(const Router& router, std::int64_t max_tokens) {
+  return max_tokens < 0 || max_tokens > kMaxTokens ? 0 : layout_bytes(router.view, max_tokens);
+}
+
+void init_workspace(const Router& router, void* workspace, std::size_t bytes, cudaStream_t stream) {
+  if (workspace == nullptr) fail_invalid("workspace: null, allowed samebits_workspace_bytes bytes");
+  const std::size_t needed = layout_bytes(router.view, 0);
+  if (bytes < needed) {
+    fail_invalid("workspace_bytes: found " + std::to_string(bytes) + ", allowed " + std::to_string(needed) +
+                 " or more; ask samebits_workspace_bytes");
+  }
+  check(cudaMemsetAsync(header_of(workspace), 0, kWorkspaceHeaderBytes, stream), "cudaMemsetAsync of the workspace");
+  remember_workspace(workspace, bytes);
+}
+
+void route(const Router& router, Source source, const samebits_inputs* inputs, samebits_outputs* outputs,
+           void* workspace, cudaStream_t stream) {
+  const Call call = checked_call(router, source, inputs, outputs, workspace);
+  const std::int64_t num_tokens = call.inputs.num_tokens;
+  if (call.inputs.num_valid_rows != nullptr && call.slices.count > 1) {
+    check(launch_slice_valid_rows(call.inputs.num_valid_rows, call.slices.rows, call.slices.count,
+                                  call.workspace.slice_valid_rows, stream),
+          "launch_slice_valid_rows");
+  }
+  for (std::int64_t first = 0; first < num_tokens; first += call.slices.rows) {
+    CallView view = view_of_slice(call, first, std::min(call.slices.rows, num_tokens - first));
+    if (call.form) launch_logits(call, first, view, stream);
+    check(launch_select(router.view, view, stream), "launch_select");
+  }
+  if (wants_bookkeeping(call.outputs)) launch_bookkeeping(call, stream);
+  write_kernel_name(call, outputs);
+}
+
+}  // namespace samebits::cuda

@@ -1,0 +1,45 @@
+// The workspace of a call, in device memory: a header, what lasts for the whole call, and what lies between the stages
+// of a slice of rows. The host cannot read it, so it remembers which workspaces were initialised, and their sizes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/form.h"
+#include "kernels/cuda/view.h"
+
+namespace samebits::cuda {
+
+// Rows go through the stages in slices of this many.
+struct Slices {
+  std::int64_t rows, count;
+};
+// form: nullopt for given logits.
+Slices slices_of(const RouterView& router, std::optional<Form> form, std::int64_t num_tokens);
+
+// Parts of a sum that the form leaves to the selection.
+std::int64_t num_sums(const RouterView& router, Form form);
+
+struct Workspace {
+  std::int32_t* slice_valid_rows;  // [slices]
+  std::int32_t* slot_ids;          // [T, K]
+  void* bookkeep_scratch;
+  std::size_t bookkeep_scratch_bytes;
+  float* sums;              // [slice rows][num_sums][Gp]
+  std::uint16_t* prepared;  // [slice rows][Hp]
+};
+
+inline constexpr std::size_t kWorkspaceHeaderBytes = 256;
+
+// Bytes of calls with up to max_tokens rows, whatever their form and alignment; grows with max_tokens.
+std::size_t layout_bytes(const RouterView& router, std::int64_t max_tokens);
+// The regions of one call.
+Workspace lay_out(const RouterView& router, std::optional<Form> form, std::int64_t num_tokens, void* workspace);
+
+// The header, 256-byte aligned.
+void* header_of(void* workspace);
+void remember_workspace(const void* workspace, std::size_t bytes);
+// Size that workspace_init was told last. Throws Error when it was never called.
+std::size_t remembered_bytes(const void* workspace);
+
+}  // namespace samebits::cuda
