@@ -87,6 +87,7 @@ struct Gate {
     view.num_parts = parts;
     view.gate_rows = static_cast<std::int32_t>(gate_rows);
     view.padded_gate_rows = static_cast<std::int32_t>(Gp);
+    view.input_scale = 1.0f;
     view.weight_rows = rows->data();
     view.weight_tiles = tiles->data();
   }
@@ -139,6 +140,17 @@ void expect_equal(const Gate& gate, const std::vector<std::uint32_t>& prefill, c
   }
 }
 
+// Of the logits [num_rows][G], those that are finite and not 0.
+double share_of_numbers(const Gate& gate, const std::vector<std::uint32_t>& sums, std::int64_t num_rows) {
+  const std::int64_t G = gate.view.gate_rows, Gp = gate.view.padded_gate_rows;
+  std::int64_t numbers = 0;
+  for (std::int64_t i = 0; i < num_rows * Gp; ++i) {
+    const std::uint32_t magnitude = sums[static_cast<std::size_t>(i)] & 0x7fffffff;
+    if (i % Gp < G && magnitude != 0 && magnitude < 0x7f800000) ++numbers;
+  }
+  return static_cast<double>(numbers) / static_cast<double>(num_rows * G);
+}
+
 std::string shape_of(int parts, std::int64_t T, std::int64_t G, std::int64_t H) {
   return "parts " + std::to_string(parts) + ", T " + std::to_string(T) + ", G " + std::to_string(G) + ", H " +
          std::to_string(H);
@@ -173,13 +185,18 @@ TEST_P(PrefillShapes, EqualThePlainForm) {
   for (const std::int64_t G : {1, 8, 60, 288, 384, 896, 2304}) {
     const Gate gate(weight, parts, kMaxGateRows, G, H);
     const std::vector<std::uint32_t> plain = run(launch_logits_plain, gate, input, kMaxTokens);
+    // Of the 144 pairs of categories, 49 give NaN in long rows.
+    if (G >= kNumCategories) {
+      EXPECT_GT(share_of_numbers(gate, plain, kMaxTokens), 0.4) << shape_of(parts, kMaxTokens, G, H);
+    }
     for (const std::int64_t T : {1, 63, 64, 65, 128, 257, 1000})
       expect_equal(gate, run(launch_logits_prefill, gate, input, T), plain, T, shape_of(parts, T, G, H));
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(, PrefillShapes,
-                         testing::Combine(testing::Values(16, 48, 256, 272, 2880, 4096, 7168), testing::Values(1, 3)),
+                         testing::Combine(testing::Values(8, 16, 48, 256, 272, 2880, 3001, 4096, 7168),
+                                          testing::Values(1, 3)),
                          [](const auto& shape) {
                            return "H" + std::to_string(std::get<0>(shape.param)) + "Parts" +
                                   std::to_string(std::get<1>(shape.param));
@@ -232,6 +249,61 @@ TEST_F(Prefill, NoRows) {
   const InputRows input(-1, 1, 16);
   const Gate gate(make_weight(-1, 1, 8, 16), 1, 8, 8, 16);
   expect_equal(gate, run(launch_logits_prefill, gate, input, 0), {}, 0, "T 0");
+}
+
+// A kernel that starts before the one that writes its input has ended, or goes on when the next one overwrites it,
+// reads the other rows.
+TEST_F(Prefill, KeepsItsPlaceBetweenOverlappingKernels) {
+  constexpr std::int64_t kTokens = 700, kGateRows = 288, kHiddenSize = 1000, kCalls = 8;
+  const InputRows sources[2] = {InputRows(-1, kTokens, kHiddenSize), InputRows(0, kTokens, kHiddenSize)};
+  for (const int parts : {1, 3}) {
+    const Gate gate(make_weight(-1, parts, kGateRows, kHiddenSize), parts, kGateRows, kGateRows, kHiddenSize);
+    const std::vector<std::uint32_t> plain[2] = {run(launch_logits_plain, gate, sources[0], kTokens),
+                                                 run(launch_logits_plain, gate, sources[1], kTokens)};
+    const auto call_sums = static_cast<std::size_t>((kTokens + kRowsBeyond) * gate.view.padded_gate_rows);
+    const DeviceArray<std::uint16_t> prepared(static_cast<std::size_t>(kTokens * gate.view.padded_hidden_size));
+    DeviceArray<std::uint32_t> sums(kCalls * call_sums);
+
+    cudaStream_t stream = nullptr;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    const auto launch_calls = [&] {
+      for (std::size_t i = 0; i < kCalls; ++i) {
+        const InputRows& source = sources[i % 2];
+        CallView call = call_of(source, kTokens, reinterpret_cast<float*>(sums.data() + i * call_sums));
+        call.input = prepared.data();
+        call.input_stride = gate.view.padded_hidden_size;
+        check(launch_prepare(gate.view, call, source.values.data(), source.stride, prepared.data(), stream), "prepare");
+        check(launch_logits_prefill(gate.view, call, stream), "launch");
+      }
+    };
+    const auto expect_all_equal = [&](const std::string& what) {
+      check(cudaStreamSynchronize(stream), "kernels");
+      for (std::size_t i = 0; i < kCalls; ++i) {
+        expect_equal(gate, sums.read(i * call_sums, call_sums), plain[i % 2], kTokens,
+                     what + ", call " + std::to_string(i) + ", parts " + std::to_string(parts));
+      }
+      sums.fill_bytes(kPoisonByte);
+      check(cudaDeviceSynchronize(), "poison");
+    };
+    sums.fill_bytes(kPoisonByte);
+    check(cudaDeviceSynchronize(), "poison");
+    launch_calls();
+    expect_all_equal("stream");
+
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "begin of the capture");
+    launch_calls();
+    check(cudaStreamEndCapture(stream, &graph), "end of the capture");
+    check(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
+    for (int replay = 0; replay < 3; ++replay) {
+      check(cudaGraphLaunch(executable, stream), "cudaGraphLaunch");
+      expect_all_equal("graph replay " + std::to_string(replay));
+    }
+    cudaGraphExecDestroy(executable);
+    cudaGraphDestroy(graph);
+    cudaStreamDestroy(stream);
+  }
 }
 
 // 2^20 rows, which repeat 256 rows: more than 2^31 sums, then more than 2^31 input values.
