@@ -31,7 +31,7 @@ class Interrupted : public std::runtime_error {
 };
 
 struct BackendOptions {
-  std::string name;                             // "cpu", "mutant:NAME"; empty when plugin is given
+  std::string name;                             // "cpu", "cuda", "mutant:NAME"; empty when plugin is given
   std::optional<std::filesystem::path> plugin;  // a shared library with the C ABI
   std::chrono::milliseconds timeout{20000};     // watchdog of one call into a plug-in
   // Asked while a plug-in is awaited; true makes open_backend and the subject's functions throw Interrupted within

@@ -27,7 +27,7 @@ constexpr milliseconds kStopTimeout{2000};
 // A descendant of the worker may hold the socket open after its death, so the process is looked at as well.
 constexpr milliseconds kLookInterval{50};
 
-std::filesystem::path& worker_program() {
+std::filesystem::path& program_of_workers() {
   static std::filesystem::path program = "/proc/self/exe";
   return program;
 }
@@ -52,7 +52,10 @@ RunResult result_of_end(int wait_status, const std::string& place) {
 }  // namespace
 
 void set_worker_program(const std::filesystem::path& program) {
-  worker_program() = program;
+  program_of_workers() = program;
+}
+const std::filesystem::path& worker_program() {
+  return program_of_workers();
 }
 
 WorkerRouter::WorkerRouter(std::filesystem::path plugin, milliseconds timeout, bool (*interrupted)())

@@ -61,6 +61,7 @@ class WorkerRouter final : public RouterUnderTest {
 
 // The program that is started as `PROGRAM worker`; by default the running one. For tests, whose program is another.
 void set_worker_program(const std::filesystem::path& program);
+const std::filesystem::path& worker_program();
 
 // Exit codes of a worker that could not go on; chosen so that a plug-in is unlikely to use them.
 inline constexpr int kExitConnectionLost = 90;

@@ -120,8 +120,8 @@ ChosenSpec resolve_runnable_spec(const SpecOptions& options) {
 }
 
 void add_backend_options(CLI::App& command, BackendChoice& choice) {
-  CLI::Option* backend =
-      command.add_option("--backend", choice.backend, "Embedded router: cpu, mutant:NAME (see `list backends`)");
+  CLI::Option* backend = command.add_option("--backend", choice.backend,
+                                            "Router of this program: cpu, cuda, mutant:NAME (see `list backends`)");
   backend->type_name("B");
   command
       .add_option("--plugin", choice.plugin, "Shared library with the C ABI of samebits.h; runs in a worker process")

@@ -7,6 +7,7 @@
 
 #include "harness/backend/abi_adapter.h"
 #include "harness/backend/backend.h"
+#include "harness/backend/worker_router.h"
 #include "harness/test/backend_fixture.h"
 
 namespace samebits::harness {
@@ -279,10 +280,27 @@ TEST(OpenBackend, EveryListedBackendOpens) {
   ASSERT_GE(listings.size(), 4u);
   EXPECT_EQ(listings.front().name, "cpu");
   for (const BackendListing& listing : listings) {
+    if (listing.name == "cuda") continue;  // needs a device
     EXPECT_NE(open_backend({listing.name, std::nullopt, std::chrono::milliseconds(1000)}), nullptr) << listing.name;
     EXPECT_FALSE(listing.description.empty()) << listing.name;
   }
 }
+
+#ifdef SAMEBITS_HAVE_CUDA
+TEST(OpenBackend, CudaOpensOrSaysWhatIsMissing) {
+  const BackendOptions cuda{"cuda", std::nullopt, std::chrono::milliseconds(20000)};
+  set_worker_program(SAMEBITS_PROGRAM);
+  try {
+    EXPECT_EQ(open_backend(cuda)->claims().name, "samebits-cuda");
+  } catch (const BackendError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no device can be used"));
+  }
+  set_worker_program("/usr/bin/env");
+  EXPECT_THAT([&] { open_backend(cuda); },
+              ::testing::ThrowsMessage<BackendError>(HasSubstr("/usr/bin/libsamebits_cuda.so is not there")));
+  set_worker_program("/proc/self/exe");
+}
+#endif
 
 TEST(OpenBackend, UnknownNamesAreRefusedWithSuggestions) {
   const auto message = [](const char* name) {
