@@ -21,7 +21,9 @@ struct Order {
   std::optional<std::strong_ordering> keys;  // nullopt: not known
   DecidedBy how;
   // Whether a comes before b, equal keys by the lower index.
-  bool puts_first(std::int32_t a, std::int32_t b) const { return keys && (*keys > 0 || (*keys == 0 && a < b)); }
+  bool puts_first(std::int32_t a, std::int32_t b) const {
+    return keys && (std::is_gt(*keys) || (std::is_eq(*keys) && a < b));
+  }
 };
 
 // The likeliest ranking: by the known order, else by the middles. Insertion, because a partly known order is no
@@ -73,7 +75,7 @@ class Keys {
     }
     const auto by_logit = logits_.compare(a, b);
     if (!by_logit) return {std::nullopt, DecidedBy::kNothing};
-    if (*by_logit == 0) return {by_logit, DecidedBy::kTie};
+    if (std::is_eq(*by_logit)) return {by_logit, DecidedBy::kTie};
     const bool rounded = spec_.selection.rank_by == RankBy::kScore && spec_.score.dtype == FloatType::kBf16;
     return rounded ? Order{std::nullopt, DecidedBy::kNothing} : Order{by_logit, DecidedBy::kExactLogits};
   }
@@ -144,10 +146,10 @@ Order order_of_groups(const RouterSpec& spec, const Keys& keys, const Ids& g, co
       }
     }
     const Order known = keys.order(g[m], h[m]);
-    if (!known.keys || (total != 0 && *known.keys != 0 && total != *known.keys)) {
+    if (!known.keys || (std::is_neq(total) && std::is_neq(*known.keys) && total != *known.keys)) {
       return {std::nullopt, DecidedBy::kNothing};
     }
-    if (*known.keys != 0) {
+    if (std::is_neq(*known.keys)) {
       total = *known.keys;
       how = DecidedBy::kExactLogits;
     }
