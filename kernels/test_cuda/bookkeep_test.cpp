@@ -1,0 +1,180 @@
+// Slots by expert on the device against the CPU backend.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <ostream>
+#include <vector>
+
+#include "kernels/cpu/bookkeep.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/test/random_bits.h"
+#include "kernels/test_cuda/device_array.h"
+
+namespace samebits::cuda::test {
+namespace {
+
+using Ints = std::vector<std::int32_t>;
+
+struct Shape {
+  std::int64_t num_tokens;
+  std::int32_t columns, gate_rows, block_size;
+};
+
+std::ostream& operator<<(std::ostream& out, const Shape& s) {
+  return out << "T = " << s.num_tokens << ", K = " << s.columns << ", G = " << s.gate_rows << ", B = " << s.block_size;
+}
+
+// How the ids are drawn.
+enum class Ids { kUniform, kOneExpert, kNone, kFewWithout };
+
+Ints draw_ids(const Shape& shape, Ids kind, std::uint64_t seed) {
+  Ints ids;
+  for (std::int64_t slot = 0; slot < shape.num_tokens * shape.columns; ++slot) {
+    const std::uint64_t bits = cpu::test::draw(seed, static_cast<std::uint64_t>(slot));
+    const auto id = static_cast<std::int32_t>(bits % static_cast<std::uint64_t>(shape.gate_rows));
+    switch (kind) {
+      case Ids::kUniform:
+        ids.push_back(id);
+        break;
+      case Ids::kOneExpert:
+        ids.push_back(shape.gate_rows - 1);
+        break;
+      case Ids::kNone:
+        ids.push_back(-1);
+        break;
+      case Ids::kFewWithout:
+        ids.push_back((bits >> 40) % 3 == 0 ? -1 : id);
+    }
+  }
+  return ids;
+}
+
+// All outputs, in the order of BookkeepOutputs.
+std::vector<Ints> outputs_of(const Shape& shape, std::int32_t poison) {
+  const auto slots = static_cast<std::size_t>(shape.num_tokens * shape.columns);
+  const auto experts = static_cast<std::size_t>(shape.gate_rows);
+  const std::size_t blocks = shape.block_size == 0
+                                 ? 0
+                                 : static_cast<std::size_t>(cpu::num_blocks(static_cast<std::int64_t>(slots),
+                                                                            shape.gate_rows, shape.block_size));
+  const std::size_t sizes[] = {
+      experts, experts + 1, slots, slots, blocks * static_cast<std::size_t>(shape.block_size), blocks, 1};
+  std::vector<Ints> outputs;
+  for (const std::size_t size : sizes) outputs.emplace_back(size, poison);
+  return outputs;
+}
+
+template <class Pointers>
+void point(std::int32_t* const (&to)[7], Pointers& outputs) {
+  outputs.tokens_per_expert = to[0];
+  outputs.expert_offsets = to[1];
+  outputs.slot_of_position = to[2];
+  outputs.position_of_slot = to[3];
+  outputs.sorted_token_ids = to[4];
+  outputs.expert_ids = to[5];
+  outputs.num_tokens_post_padded = to[6];
+}
+
+constexpr std::int32_t kPoison = 0x55555555;
+
+// wanted: which outputs; the others stay as they were.
+std::vector<Ints> cpu_outputs(const Shape& shape, const Ints& ids, unsigned wanted) {
+  std::vector<Ints> values = outputs_of(shape, kPoison);
+  cpu::RouterConstants constants{};
+  constants.spec.num_experts = shape.gate_rows;
+  constants.spec.top_k = shape.columns;
+  samebits_outputs outputs{};
+  outputs.block_size = shape.block_size;
+  std::int32_t* to[7];
+  for (unsigned i = 0; i < 7; ++i) to[i] = (wanted >> i & 1) != 0 ? values[i].data() : nullptr;
+  point(to, outputs);
+  Ints scratch(static_cast<std::size_t>(shape.gate_rows));
+  cpu::bookkeep_tc256(constants, ids.data(), shape.num_tokens, scratch.data(), outputs);
+  return values;
+}
+
+std::vector<Ints> device_outputs(const Shape& shape, const Ints& ids, unsigned wanted) {
+  std::vector<Ints> values = outputs_of(shape, kPoison);
+  std::vector<std::unique_ptr<DeviceArray<std::int32_t>>> arrays;
+  std::int32_t* to[7];
+  for (unsigned i = 0; i < 7; ++i) {
+    Ints guarded = values[i];
+    guarded.push_back(kPoison);
+    arrays.push_back(std::make_unique<DeviceArray<std::int32_t>>(guarded));
+    to[i] = (wanted >> i & 1) != 0 ? arrays.back()->data() : nullptr;
+  }
+  RouterView router{};
+  router.gate_rows = shape.gate_rows;
+  router.columns = shape.columns;
+  Ints with_guard = ids;
+  with_guard.push_back(kPoison);
+  const DeviceArray<std::int32_t> device_ids(with_guard);
+  CallView call{};
+  call.num_tokens = shape.num_tokens;
+  call.slot_ids = device_ids.data();
+  BookkeepOutputs outputs{};
+  outputs.block_size = shape.block_size;
+  point(to, outputs);
+  const std::size_t bytes = bookkeep_scratch_bytes(shape.num_tokens, shape.columns, shape.gate_rows);
+  DeviceArray<unsigned char> scratch(bytes + 4);
+  scratch.fill_bytes(0x77);
+  check(launch_bookkeep(router, call, outputs, scratch.data(), bytes, nullptr), "launch_bookkeep");
+  check(cudaDeviceSynchronize(), "bookkeeping");
+  EXPECT_EQ(scratch.read(bytes, 4), std::vector<unsigned char>(4, 0x77)) << "written behind the scratch";
+  for (unsigned i = 0; i < 7; ++i) {
+    values[i] = arrays[i]->read();
+    EXPECT_EQ(values[i].back(), kPoison) << "written behind output " << i;
+    values[i].pop_back();
+  }
+  return values;
+}
+
+void expect_same(const Shape& shape, Ids kind, unsigned wanted) {
+  const Ints ids = draw_ids(shape, kind, 5);
+  const std::vector<Ints> found = device_outputs(shape, ids, wanted), right = cpu_outputs(shape, ids, wanted);
+  for (std::size_t i = 0; i < 7; ++i) {
+    if (found[i] == right[i]) continue;
+    const auto at = std::mismatch(found[i].begin(), found[i].end(), right[i].begin());
+    ADD_FAILURE() << shape << ", ids " << static_cast<int>(kind) << ", output " << i << ", place "
+                  << at.first - found[i].begin() << ": " << *at.first << ", not " << *at.second;
+  }
+}
+
+class BookkeepTest : public DeviceTest {};
+
+TEST_F(BookkeepTest, EqualsTheCpu) {
+  const Shape shapes[] = {{0, 8, 256, 0},   {0, 8, 256, 64},   {1, 1, 1, 1},       {1, 1, 1, 128},
+                          {1, 8, 256, 64},  {3, 2, 8, 5},      {128, 8, 288, 128}, {257, 22, 512, 7},
+                          {1000, 1, 3, 16}, {4097, 6, 64, 64}, {5, 64, 2304, 64},  {999, 66, 2368, 32},
+                          {30000, 9, 1, 3}, {8193, 8, 255, 1}};
+  for (const Shape& shape : shapes) {
+    const bool blocks = shape.block_size > 0;
+    for (const Ids kind : {Ids::kUniform, Ids::kOneExpert, Ids::kNone, Ids::kFewWithout}) {
+      expect_same(shape, kind, blocks ? 0x7f : 0x0f);
+    }
+  }
+}
+
+TEST_F(BookkeepTest, WritesWhatIsWanted) {
+  for (unsigned wanted = 0; wanted < 0x80; ++wanted) expect_same({70, 3, 20, 8}, Ids::kFewWithout, wanted);
+}
+
+TEST_F(BookkeepTest, ManySlots) {
+  expect_same({1 << 20, 8, 256, 64}, Ids::kUniform, 0x7f);
+}
+
+TEST_F(BookkeepTest, ScratchGrowsWithTheRows) {
+  for (const std::int64_t gate_rows : {1, 256, 2368}) {
+    std::size_t last = 0;
+    for (std::int64_t t = 0; t < (std::int64_t{1} << 27); t += 1 + t / 7) {
+      const std::size_t bytes = bookkeep_scratch_bytes(t, 8, gate_rows);
+      EXPECT_GE(bytes, last) << "T = " << t << ", G = " << gate_rows;
+      last = bytes;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace samebits::cuda::test
