@@ -59,8 +59,8 @@ std::vector<std::int32_t> part_of_table(const std::vector<std::int32_t>& table, 
 oracle::RouterInputs part(const Case& c, const CaseDescription& d, const Positions& rows, const Positions& experts,
                           const Positions& columns) {
   const oracle::RouterInputs& in = *c.description.data;
-  const std::int64_t G = in.gate_rows, H = in.hidden_size, R = oracle::ranked_experts(c.spec);
-  const Positions ranked(experts.begin(), std::lower_bound(experts.begin(), experts.end(), R));
+  const std::int64_t H = in.hidden_size, gate_rows = in.gate_rows, num_ranked = oracle::ranked_experts(c.spec);
+  const Positions ranked(experts.begin(), std::lower_bound(experts.begin(), experts.end(), num_ranked));
   oracle::RouterInputs out;
   out.num_tokens = static_cast<std::int64_t>(rows.size());
   out.gate_rows = static_cast<std::int64_t>(experts.size());
@@ -69,12 +69,12 @@ oracle::RouterInputs part(const Case& c, const CaseDescription& d, const Positio
   out.gate_weight_bf16 = part(in.gate_weight_bf16, H, experts, columns);
   out.gate_weight_fp32 = part(in.gate_weight_fp32, H, experts, columns);
   out.input_scale_vector = part(in.input_scale_vector, H, {0}, columns);
-  out.linear_bias = part(in.linear_bias, G, {0}, experts);
-  out.selection_bias =
-      part(in.selection_bias, R, all_positions(static_cast<std::int64_t>(in.selection_bias.size()) / R), ranked);
-  out.per_expert_scale = part(in.per_expert_scale, G, {0}, experts);
+  out.linear_bias = part(in.linear_bias, gate_rows, {0}, experts);
+  out.selection_bias = part(in.selection_bias, num_ranked,
+                            all_positions(static_cast<std::int64_t>(in.selection_bias.size()) / num_ranked), ranked);
+  out.per_expert_scale = part(in.per_expert_scale, gate_rows, {0}, experts);
   out.global_scale = in.global_scale;
-  out.router_logits = part(in.router_logits, G, rows, experts);
+  out.router_logits = part(in.router_logits, gate_rows, rows, experts);
   out.hash_table = part_of_table(in.hash_table, oracle::top_k(c.spec), d.top_k, ranked);
   out.token_ids = part(in.token_ids, 1, rows, {0});
   out.token_ids_int32 = in.token_ids_int32;
@@ -155,7 +155,8 @@ std::optional<Case> keep_experts(const Case& c, const Positions& positions, std:
 std::optional<Case> keep_zero_experts(const Case& c, const Positions& positions) {
   CaseDescription d = c.description;
   d.zero_experts = static_cast<std::int64_t>(positions.size());
-  return keep_gate_rows(c, std::move(d), with_part(c, d.num_experts, c.description.zero_experts, positions));
+  return keep_gate_rows(c, std::move(d),
+                        with_part(c, c.description.num_experts, c.description.zero_experts, positions));
 }
 
 std::optional<Case> keep_shared_experts(const Case& c, const Positions& positions) {

@@ -163,9 +163,11 @@ bool at_threshold(float start, float threshold, int steps, float& t, float& z) {
   for (int i = 0; i < 4096; ++i) {
     t = start * (1.0f + static_cast<float>(i) * 0x1p-14f);
     const float guess = t > 0.0f ? t - threshold * t : t / (1.0f - threshold);
-    for (z = guess - 4.0f * std::fabs(guess) * 0x1p-23f; z <= guess + 4.0f * std::fabs(guess) * 0x1p-23f;
-         z = std::nextafter(z, std::numeric_limits<float>::infinity())) {
+    const float slack = 4.0f * std::fabs(guess) * 0x1p-23f;
+    z = guess - slack;
+    while (z <= guess + slack) {
       if ((t - z) / std::max(std::fabs(z), t) == wanted) return true;
+      z = std::nextafter(z, std::numeric_limits<float>::infinity());
     }
   }
   return false;

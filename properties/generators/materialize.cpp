@@ -78,21 +78,23 @@ RouterInputs explicit_inputs(const Case& c) {
           "explicit tensors come with plants or keep lists; write the values into the tensors");
   RouterInputs inputs = *d.data;
   const std::int64_t T = d.num_tokens, H = d.hidden_size;
-  const std::int64_t G = oracle::gate_rows(c.spec), R = oracle::ranked_experts(c.spec);
+  const std::int64_t gate_rows = oracle::gate_rows(c.spec), ranked = oracle::ranked_experts(c.spec);
   const auto size = [](const auto& values) { return static_cast<std::int64_t>(values.size()); };
   require_size("num_tokens of the tensors", inputs.num_tokens, T);
-  require_size("gate_rows of the tensors", inputs.gate_rows, G);
+  require_size("gate_rows of the tensors", inputs.gate_rows, gate_rows);
   require_size("hidden_size of the tensors", inputs.hidden_size, H);
   require_size("size of hidden_states", size(inputs.hidden_states), T * H);
-  require_size("size of gate_weight", size(inputs.gate_weight_bf16) + size(inputs.gate_weight_fp32), G * H);
+  require_size("size of gate_weight", size(inputs.gate_weight_bf16) + size(inputs.gate_weight_fp32), gate_rows * H);
   require(inputs.gate_weight_bf16.empty() || inputs.gate_weight_fp32.empty(), "gate_weight is given twice");
-  require_size("size of router_logits", size(inputs.router_logits), H == 0 ? T * G : 0);
+  require_size("size of router_logits", size(inputs.router_logits), H == 0 ? T * gate_rows : 0);
   require_size("size of input_scale_vector", size(inputs.input_scale_vector), c.spec.gate.input_scale_vector ? H : 0);
-  require_size("size of linear_bias", size(inputs.linear_bias), c.spec.gate.linear_bias == BiasType::kNone ? 0 : G);
+  require_size("size of linear_bias", size(inputs.linear_bias),
+               c.spec.gate.linear_bias == BiasType::kNone ? 0 : gate_rows);
   const bool bias = c.spec.selection.bias != BiasType::kNone;
   require_size("size of selection_bias", size(inputs.selection_bias),
-               bias ? size(c.spec.selection.bias_variants) * R : 0);
-  require_size("size of per_expert_scale", size(inputs.per_expert_scale), c.spec.weights.per_expert_scale ? G : 0);
+               bias ? size(c.spec.selection.bias_variants) * ranked : 0);
+  require_size("size of per_expert_scale", size(inputs.per_expert_scale),
+               c.spec.weights.per_expert_scale ? gate_rows : 0);
   require_size("size of global_scale", size(inputs.global_scale), c.spec.weights.global_scale ? 1 : 0);
   const bool table = has_table(c.spec);
   require_size("size of hash_table", size(inputs.hash_table), d.vocab_size * d.top_k);
