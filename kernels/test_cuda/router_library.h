@@ -1,0 +1,94 @@
+// The C ABI of libsamebits_cuda.so, which lies beside this program, and routers made by it.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <string>
+
+#include "kernels/test/test_router.h"
+#include "kernels/test_cuda/device_array.h"
+#include "kernels/test_cuda/device_rows.h"
+#include "samebits/samebits.h"
+
+namespace samebits::cuda::test {
+
+// Found by dlsym: the program itself has functions of these names, those of the CPU backend.
+struct RouterLibrary {
+  decltype(&samebits_create) create;
+  decltype(&samebits_destroy) destroy;
+  decltype(&samebits_workspace_bytes) workspace_bytes;
+  decltype(&samebits_workspace_init) workspace_init;
+  decltype(&samebits_route) route;
+  decltype(&samebits_last_error) last_error;
+};
+
+// Loads the library at the first call. Throws std::runtime_error.
+const RouterLibrary& router_library();
+
+class LibraryRouter {
+ public:
+  LibraryRouter(const samebits_router_spec& spec, const cpu::test::Constants& constants);
+  ~LibraryRouter() { router_library().destroy(router_); }
+  LibraryRouter(const LibraryRouter&) = delete;
+  LibraryRouter& operator=(const LibraryRouter&) = delete;
+
+  samebits_router* get() const { return router_; }
+  std::int64_t hidden_size() const { return hidden_size_; }
+  std::int64_t columns() const { return columns_; }      // K
+  std::int64_t gate_rows() const { return gate_rows_; }  // G
+
+ private:
+  std::int64_t hidden_size_, columns_, gate_rows_;
+  samebits_router* router_ = nullptr;
+};
+
+// Ids [n][K], weights [n][K] and logits [n][G] on the device, and one row more that no call may write.
+class Answers {
+ public:
+  Answers(const LibraryRouter& router, std::int64_t num_rows);
+
+  std::int64_t num_rows() const { return num_rows_; }
+  void poison(cudaStream_t stream);
+  std::int32_t* ids(std::int64_t row) const { return ids_.data() + row * columns_; }
+  float* weights(std::int64_t row) const { return weights_.data() + row * columns_; }
+  float* logits(std::int64_t row) const { return logits_.data() + row * gate_rows_; }
+
+  // Adds to the count how many words of rows [0, n) are not those of `alone` in that order.
+  void compare_rows(std::int64_t n, const Answers& alone, const RowOrder& order, std::uint64_t* count,
+                    cudaStream_t stream) const;
+  // The same, and how many words of row n are no poison.
+  void compare(std::int64_t n, const Answers& alone, const RowOrder& order, std::uint64_t* count,
+               cudaStream_t stream) const;
+  // Adds how many words of rows [first, end) are not those of padding rows, and of row `end` no poison.
+  void compare_padding(std::int64_t first, std::int64_t end, std::uint64_t* count, cudaStream_t stream) const;
+
+ private:
+  void compare_poison(std::int64_t row, std::uint64_t* count, cudaStream_t stream) const;
+
+  std::int64_t num_rows_, columns_, gate_rows_;
+  DeviceArray<std::int32_t> ids_;
+  DeviceArray<float> weights_, logits_;
+};
+
+// Calls of one router on one stream, in one workspace.
+class Caller {
+ public:
+  Caller(const LibraryRouter& router, std::int64_t max_rows, cudaStream_t stream);
+
+  cudaStream_t stream() const { return stream_; }
+  // Everything but the header, on the stream.
+  void poison_workspace();
+  // rows [n][H] of bf16 values; row i of the answer goes to row first_answer + i.
+  void route(const std::uint16_t* rows, std::int64_t num_rows, const Answers& answers, std::int64_t first_answer = 0,
+             const std::int32_t* num_valid_rows = nullptr);
+  const std::string& kernel_name() const { return kernel_name_; }  // of the last call
+
+ private:
+  const LibraryRouter& router_;
+  cudaStream_t stream_;
+  DeviceArray<unsigned char> workspace_;
+  std::string kernel_name_;
+};
+
+}  // namespace samebits::cuda::test
