@@ -18,7 +18,7 @@ using cpu::test::TestRouter;
 
 using Select = DeviceTest;
 
-constexpr std::int64_t kSpecs = 320, kRowsOfSpec = 256;
+constexpr std::int64_t kSpecs = 400, kRowsOfSpec = 256;
 
 // Classes and token ids of the rows, now and then out of range.
 SelectOptions draw_options(const samebits_router_spec& spec, std::uint64_t seed, std::int64_t num_rows) {
