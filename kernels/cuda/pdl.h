@@ -15,6 +15,10 @@ __device__ __forceinline__ void wait_for_previous_kernel() {
 #endif
 }
 
+// The current device has programmatic dependent launch (compute capability 9.0 and later), and the environment variable
+// SAMEBITS_CUDA_PDL is not "off" (read once; for tests that compare the two).
+bool may_overlap();
+
 template <class... Parameters, class... Arguments>
 cudaError_t launch_pdl(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
                        cudaStream_t stream, Arguments... arguments) {
@@ -27,7 +31,7 @@ cudaError_t launch_pdl(void (*kernel)(Parameters...), dim3 grid, dim3 block, std
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   config.attrs = &overlap;
-  config.numAttrs = 1;
+  config.numAttrs = may_overlap() ? 1 : 0;
   return cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
 }
 
