@@ -18,11 +18,11 @@ class Batches {
   Batches(const PoolOfRows& pool, std::int64_t max_rows)
       : pool_(pool),
         caller_(pool.router(), max_rows, nullptr),
-        batch_(static_cast<std::size_t>(max_rows * pool.router().hidden_size())),
+        batch_(static_cast<std::size_t>(max_rows * pool.hidden_size())),
         answers_(pool.router(), max_rows) {}
 
   void run(std::int64_t num_rows, const RowOrder& order) {
-    gather_rows(pool_.row(0), order, num_rows, pool_.router().hidden_size(), batch_.data(), nullptr);
+    gather_rows(pool_.row(0), order, num_rows, pool_.hidden_size(), batch_.data(), nullptr);
     answers_.poison(nullptr);
     caller_.poison_workspace();
     caller_.route(batch_.data(), num_rows, answers_);
@@ -36,7 +36,7 @@ class Batches {
     check(cudaDeviceSynchronize(), "batches");
     EXPECT_EQ(mismatches_.read(), 0u) << "32-bit words of " << rows_ << " rows";
     std::printf("  rows of batches against the same rows alone: %lld rows, %lld logits; calls:",
-                static_cast<long long>(rows_), static_cast<long long>(rows_ * pool_.router().gate_rows()));
+                static_cast<long long>(rows_), static_cast<long long>(rows_ * pool_.gate_rows()));
     for (const auto& [name, calls] : calls_) std::printf(" %lld %s", static_cast<long long>(calls), name.c_str());
     std::printf("\n");
   }
@@ -120,7 +120,7 @@ TEST_F(BatchInvariance, NonFiniteNeighbours) {
   constexpr std::uint16_t kNeighbours[] = {0x7fff, 0x7f80, 0xff80, 0x7f7f};
   for (const samebits_router_spec& spec : {glm_spec(), cpu::test::sigmoid_bias_spec(40, 160, 6)}) {
     const PoolOfRows pool(spec, 3);
-    const std::int64_t h = pool.router().hidden_size();
+    const std::int64_t h = pool.hidden_size();
     Caller caller(pool.router(), kMaxRows, nullptr);
     const Answers answers(pool.router(), kMaxRows);
     const Mismatches mismatches;
@@ -136,9 +136,9 @@ TEST_F(BatchInvariance, NonFiniteNeighbours) {
           caller.poison_workspace();
           caller.route(batch.data(), num_rows, answers);
           for (const auto& [found, wanted, width] :
-               {Compared{answers.ids(place), pool.alone().ids(kRow), pool.router().columns()},
-                Compared{answers.weights(place), pool.alone().weights(kRow), pool.router().columns()},
-                Compared{answers.logits(place), pool.alone().logits(kRow), pool.router().gate_rows()}}) {
+               {Compared{answers.ids(place), pool.alone().ids(kRow), pool.columns()},
+                Compared{answers.weights(place), pool.alone().weights(kRow), pool.columns()},
+                Compared{answers.logits(place), pool.alone().logits(kRow), pool.gate_rows()}}) {
             count_different(found, wanted, {0, 1, 1}, 1, width, mismatches.get(), nullptr);
           }
           const std::uint16_t* other = batch.data() + (place == 0 ? num_rows - 1 : 0) * h;

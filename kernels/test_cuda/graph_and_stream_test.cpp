@@ -55,7 +55,7 @@ TEST_F(GraphReplay, OtherContentsAndOtherValidRows) {
   constexpr std::int64_t kRowCounts[] = {1, 7, 64, 256, 257, 1000, 8193};
   for (const samebits_router_spec& spec : {glm_spec(), cpu::test::sigmoid_bias_spec(40, 160, 6)}) {
     const PoolOfRows pool(spec, 4);
-    const std::int64_t h = pool.router().hidden_size();
+    const std::int64_t h = pool.hidden_size();
     const Stream stream;
     Caller caller(pool.router(), kPoolRows, stream.get());
     Answers answers(pool.router(), kPoolRows);
@@ -121,7 +121,7 @@ class Lane {
     for (const std::int64_t num_rows : {1, 64, 256, 257, 2048, 5}) {
       const RowOrder order{offset + num_rows, 5, kPoolRows};
       batches_.push_back(std::make_unique<Batch>(pool, num_rows, order));
-      gather_rows(pool.row(0), order, num_rows, pool.router().hidden_size(), batches_.back()->rows.data(), nullptr);
+      gather_rows(pool.row(0), order, num_rows, pool.hidden_size(), batches_.back()->rows.data(), nullptr);
     }
     check(cudaDeviceSynchronize(), "gathering rows");
   }
@@ -143,7 +143,7 @@ class Lane {
     Batch(const PoolOfRows& pool, std::int64_t n, const RowOrder& row_order)
         : num_rows(n),
           order(row_order),
-          rows(static_cast<std::size_t>(n * pool.router().hidden_size())),
+          rows(static_cast<std::size_t>(n * pool.hidden_size())),
           answers(pool.router(), n) {}
     std::int64_t num_rows;
     RowOrder order;

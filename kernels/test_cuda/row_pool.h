@@ -8,7 +8,7 @@
 
 #include "kernels/test/data_categories.h"
 #include "kernels/test/test_router.h"
-#include "kernels/test_cuda/router_library.h"
+#include "kernels/test_cuda/answers.h"
 
 namespace samebits::cuda::test {
 
@@ -59,7 +59,7 @@ class PoolOfRows {
   PoolOfRows(const samebits_router_spec& spec, std::uint64_t seed)
       : spec_(spec),
         constants_(tied_constants(spec, seed)),
-        router_(spec, constants_),
+        router_(spec, cpu::test::abi_constants(spec, constants_)),
         host_rows_(make_pool(spec.hidden_size)),
         rows_(host_rows_),
         alone_(router_, kPoolRows) {
@@ -72,13 +72,16 @@ class PoolOfRows {
     check(cudaDeviceSynchronize(), "rows alone");
   }
 
-  const LibraryRouter& router() const { return router_; }
+  const DeviceRouter& router() const { return router_; }
+  std::int64_t hidden_size() const { return spec_.hidden_size; }
+  std::int64_t columns() const { return cpu::test::columns_of(spec_); }
+  std::int64_t gate_rows() const { return cpu::test::rows_of_gate(spec_); }
   const Answers& alone() const { return alone_; }
-  const std::uint16_t* row(std::int64_t t) const { return rows_.data() + t * router_.hidden_size(); }
+  const std::uint16_t* row(std::int64_t t) const { return rows_.data() + t * hidden_size(); }
 
   // Compares the answers of every `step`-th row with those of the CPU backend, by bits.
   void expect_alone_equal_the_cpu(std::int64_t step) const {
-    const std::int64_t h = router_.hidden_size(), k = router_.columns(), g = router_.gate_rows();
+    const std::int64_t h = hidden_size(), k = columns(), g = gate_rows();
     std::vector<std::uint16_t> hidden;
     for (std::int64_t t = 0; t < kPoolRows; t += step) {
       hidden.insert(hidden.end(), host_rows_.begin() + t * h, host_rows_.begin() + (t + 1) * h);
@@ -109,7 +112,7 @@ class PoolOfRows {
 
   samebits_router_spec spec_;
   cpu::test::Constants constants_;
-  LibraryRouter router_;
+  DeviceRouter router_;
   std::vector<std::uint16_t> host_rows_;
   DeviceArray<std::uint16_t> rows_;
   Answers alone_;

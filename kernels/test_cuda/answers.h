@@ -1,4 +1,4 @@
-// The C ABI of libsamebits_cuda.so, which lies beside this program, and routers made by it.
+// Calls of a router of libsamebits_cuda.so whose answers stay on the device and are compared there.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -6,47 +6,16 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/test/test_router.h"
 #include "kernels/test_cuda/device_array.h"
+#include "kernels/test_cuda/device_router.h"
 #include "kernels/test_cuda/device_rows.h"
-#include "samebits/samebits.h"
 
 namespace samebits::cuda::test {
-
-// Found by dlsym: the program itself has functions of these names, those of the CPU backend.
-struct RouterLibrary {
-  decltype(&samebits_create) create;
-  decltype(&samebits_destroy) destroy;
-  decltype(&samebits_workspace_bytes) workspace_bytes;
-  decltype(&samebits_workspace_init) workspace_init;
-  decltype(&samebits_route) route;
-  decltype(&samebits_last_error) last_error;
-};
-
-// Loads the library at the first call. Throws std::runtime_error.
-const RouterLibrary& router_library();
-
-class LibraryRouter {
- public:
-  LibraryRouter(const samebits_router_spec& spec, const cpu::test::Constants& constants);
-  ~LibraryRouter() { router_library().destroy(router_); }
-  LibraryRouter(const LibraryRouter&) = delete;
-  LibraryRouter& operator=(const LibraryRouter&) = delete;
-
-  samebits_router* get() const { return router_; }
-  std::int64_t hidden_size() const { return hidden_size_; }
-  std::int64_t columns() const { return columns_; }      // K
-  std::int64_t gate_rows() const { return gate_rows_; }  // G
-
- private:
-  std::int64_t hidden_size_, columns_, gate_rows_;
-  samebits_router* router_ = nullptr;
-};
 
 // Ids [n][K], weights [n][K] and logits [n][G] on the device, and one row more that no call may write.
 class Answers {
  public:
-  Answers(const LibraryRouter& router, std::int64_t num_rows);
+  Answers(const DeviceRouter& router, std::int64_t num_rows);
 
   std::int64_t num_rows() const { return num_rows_; }
   void poison(cudaStream_t stream);
@@ -74,7 +43,7 @@ class Answers {
 // Calls of one router on one stream, in one workspace.
 class Caller {
  public:
-  Caller(const LibraryRouter& router, std::int64_t max_rows, cudaStream_t stream);
+  Caller(const DeviceRouter& router, std::int64_t max_rows, cudaStream_t stream);
 
   cudaStream_t stream() const { return stream_; }
   // Everything but the header, on the stream.
@@ -85,7 +54,7 @@ class Caller {
   const std::string& kernel_name() const { return kernel_name_; }  // of the last call
 
  private:
-  const LibraryRouter& router_;
+  const DeviceRouter& router_;
   cudaStream_t stream_;
   DeviceArray<unsigned char> workspace_;
   std::string kernel_name_;

@@ -1,8 +1,5 @@
-#include "kernels/test_cuda/router_library.h"
+#include "kernels/test_cuda/answers.h"
 
-#include <dlfcn.h>
-
-#include <filesystem>
 #include <stdexcept>
 
 #include "kernels/cuda/workspace.h"
@@ -13,29 +10,8 @@ namespace {
 constexpr std::uint32_t kPoison = 0xa5a5a5a5u;
 constexpr int kPoisonByte = 0xa5;
 
-template <class Function>
-void find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  if (function == nullptr) throw std::runtime_error(std::string("libsamebits_cuda.so has no function ") + name);
-}
-
-RouterLibrary load() {
-  const std::filesystem::path path =
-      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "libsamebits_cuda.so";
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) throw std::runtime_error(dlerror());
-  RouterLibrary functions{};
-  find(library, "samebits_create", functions.create);
-  find(library, "samebits_destroy", functions.destroy);
-  find(library, "samebits_workspace_bytes", functions.workspace_bytes);
-  find(library, "samebits_workspace_init", functions.workspace_init);
-  find(library, "samebits_route", functions.route);
-  find(library, "samebits_last_error", functions.last_error);
-  return functions;
-}
-
-void check_status(samebits_status status, const samebits_router* router, const char* what) {
-  if (status != SAMEBITS_OK) throw std::runtime_error(std::string(what) + ": " + router_library().last_error(router));
+void check_status(samebits_status status, const DeviceRouter& router, const char* what) {
+  if (status != SAMEBITS_OK) throw std::runtime_error(std::string(what) + ": " + router.error());
 }
 
 std::size_t words(std::int64_t rows, std::int64_t width) {
@@ -44,21 +20,10 @@ std::size_t words(std::int64_t rows, std::int64_t width) {
 
 }  // namespace
 
-const RouterLibrary& router_library() {
-  static const RouterLibrary library = load();
-  return library;
-}
-
-LibraryRouter::LibraryRouter(const samebits_router_spec& spec, const cpu::test::Constants& constants)
-    : hidden_size_(spec.hidden_size), columns_(cpu::test::columns_of(spec)), gate_rows_(cpu::test::rows_of_gate(spec)) {
-  const samebits_constants abi = cpu::test::abi_constants(spec, constants);
-  check_status(router_library().create(&spec, &abi, &router_), nullptr, "samebits_create");
-}
-
-Answers::Answers(const LibraryRouter& router, std::int64_t num_rows)
+Answers::Answers(const DeviceRouter& router, std::int64_t num_rows)
     : num_rows_(num_rows),
-      columns_(router.columns()),
-      gate_rows_(router.gate_rows()),
+      columns_(cpu::test::columns_of(router.spec())),
+      gate_rows_(cpu::test::rows_of_gate(router.spec())),
       ids_(words(num_rows + 1, columns_)),
       weights_(words(num_rows + 1, columns_)),
       logits_(words(num_rows + 1, gate_rows_)) {}
@@ -98,10 +63,10 @@ void Answers::compare_poison(std::int64_t row, std::uint64_t* count, cudaStream_
   count_other(logits(row), kPoison, gate_rows_, count, stream);
 }
 
-Caller::Caller(const LibraryRouter& router, std::int64_t max_rows, cudaStream_t stream)
-    : router_(router), stream_(stream), workspace_(router_library().workspace_bytes(router.get(), max_rows)) {
-  check_status(router_library().workspace_init(router.get(), workspace_.data(), workspace_.size(), stream),
-               router.get(), "samebits_workspace_init");
+Caller::Caller(const DeviceRouter& router, std::int64_t max_rows, cudaStream_t stream)
+    : router_(router), stream_(stream), workspace_(CudaLibrary::get().workspace_bytes(router.get(), max_rows)) {
+  check_status(CudaLibrary::get().workspace_init(router.get(), workspace_.data(), workspace_.size(), stream), router,
+               "samebits_workspace_init");
 }
 
 void Caller::poison_workspace() {
@@ -113,7 +78,8 @@ void Caller::poison_workspace() {
 
 void Caller::route(const std::uint16_t* rows, std::int64_t num_rows, const Answers& answers, std::int64_t first_answer,
                    const std::int32_t* num_valid_rows) {
-  const std::int64_t h = router_.hidden_size(), k = router_.columns(), g = router_.gate_rows();
+  const samebits_router_spec& spec = router_.spec();
+  const std::int64_t h = spec.hidden_size, k = cpu::test::columns_of(spec), g = cpu::test::rows_of_gate(spec);
   samebits_inputs inputs{};
   inputs.struct_size = sizeof(inputs);
   inputs.num_tokens = num_rows;
@@ -124,7 +90,7 @@ void Caller::route(const std::uint16_t* rows, std::int64_t num_rows, const Answe
   outputs.topk_ids = {answers.ids(first_answer), num_rows, k, k, SAMEBITS_INT32, 0};
   outputs.topk_weights = {answers.weights(first_answer), num_rows, k, k, SAMEBITS_FP32, 0};
   outputs.router_logits = {answers.logits(first_answer), num_rows, g, g, SAMEBITS_FP32, 0};
-  check_status(router_library().route(router_.get(), &inputs, &outputs, workspace_.data(), stream_), router_.get(),
+  check_status(CudaLibrary::get().route(router_.get(), &inputs, &outputs, workspace_.data(), stream_), router_,
                "samebits_route");
   kernel_name_ = outputs.kernel_name;
 }
