@@ -79,6 +79,16 @@ __global__ void __launch_bounds__(kSelectThreads)
   }
 }
 
+// All that the device has, so that calls on several threads ask for the same.
+cudaError_t allow_most_shared_memory() {
+  int device = 0, bytes = 0;
+  cudaError_t status = cudaGetDevice(&device);
+  if (status != cudaSuccess) return status;
+  status = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  if (status != cudaSuccess) return status;
+  return cudaFuncSetAttribute(select_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+}
+
 }  // namespace
 
 cudaError_t launch_select(const RouterView& router, const CallView& call, cudaStream_t stream) {
@@ -86,8 +96,7 @@ cudaError_t launch_select(const RouterView& router, const CallView& call, cudaSt
   RowMemory memory;
   const std::size_t shared_bytes = lay_out_row(router, nullptr, memory);
   if (shared_bytes > kPlainSharedBytes) {
-    const cudaError_t status = cudaFuncSetAttribute(select_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                    static_cast<int>(shared_bytes));
+    const cudaError_t status = allow_most_shared_memory();
     if (status != cudaSuccess) return status;
   }
   const auto blocks = static_cast<unsigned>(call.num_tokens < kMaxBlocks ? call.num_tokens : kMaxBlocks);
