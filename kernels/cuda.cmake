@@ -24,10 +24,10 @@ if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/abi.cpp)
   target_compile_definitions(samebits_cuda PRIVATE SAMEBITS_VERSION="${PROJECT_VERSION}")
   target_link_libraries(samebits_cuda PUBLIC samebits::abi PRIVATE samebits_cuda_kernels)
   target_link_options(samebits_cuda PRIVATE -Wl,-Bsymbolic
-                                            -Wl,--version-script,${CMAKE_CURRENT_SOURCE_DIR}/cpu/exports.map)
+                                            -Wl,--version-script,${CMAKE_CURRENT_SOURCE_DIR}/common/exports.map)
   set_target_properties(samebits_cuda PROPERTIES
     LINKER_LANGUAGE CXX CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
-    LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cpu/exports.map LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
+    LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/common/exports.map LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
     BUILD_RPATH "$ORIGIN/lib" INSTALL_RPATH "$ORIGIN/lib")
 endif()
 

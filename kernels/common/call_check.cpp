@@ -4,14 +4,26 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/cpu/error.h"
-#include "kernels/cpu/row_info.h"
-#include "kernels/cpu/sizes.h"
-#include "kernels/cpu/tensor_check.h"
+#include "kernels/common/error.h"
+#include "kernels/common/sizes.h"
+#include "kernels/common/tensor_check.h"
 
 namespace samebits {
-using namespace cpu;
 namespace {
+
+// token_ids and row_class are vectors where they are given; a hash table needs the former.
+void check_row_tensors(const samebits_router_spec& spec, const samebits_inputs& inputs) {
+  const std::int64_t num_tokens = inputs.num_tokens;
+  if (inputs.token_ids.data != nullptr) {
+    check_tensor(inputs.token_ids, "token_ids", 1, num_tokens, {SAMEBITS_INT32, SAMEBITS_INT64});
+  } else if (spec.selection_method == SAMEBITS_SELECT_HASH_TABLE && num_tokens > 0) {
+    fail_invalid("token_ids: absent, allowed [1, " + std::to_string(num_tokens) +
+                 "] with selection_method 2 (hash_table)");
+  }
+  if (inputs.row_class.data != nullptr) {
+    check_tensor(inputs.row_class, "row_class", 1, num_tokens, {SAMEBITS_INT32});
+  }
+}
 
 void check_bookkeeping(const samebits_router_spec& spec, const samebits_outputs& o, std::int64_t num_tokens) {
   if (o.block_size < 0) {
@@ -42,7 +54,7 @@ void check_call(const samebits_router_spec& spec, Source source, bool has_gate_w
                 const samebits_outputs& outputs) {
   const std::int64_t num_tokens = inputs.num_tokens;
   if (num_tokens < 0) fail_invalid("inputs.num_tokens: found " + std::to_string(num_tokens) + ", allowed 0 or more");
-  if (source == samebits::Source::kHiddenStates) {
+  if (source == Source::kHiddenStates) {
     if (!has_gate_weight) {
       fail_invalid(
           "gate_weight: absent, so that only samebits_route_from_logits may be used; create the router with one");

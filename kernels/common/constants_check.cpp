@@ -2,12 +2,11 @@
 
 #include <string>
 
-#include "kernels/cpu/abi_struct.h"
-#include "kernels/cpu/sizes.h"
-#include "kernels/cpu/tensor_check.h"
+#include "kernels/common/abi_struct.h"
+#include "kernels/common/sizes.h"
+#include "kernels/common/tensor_check.h"
 
 namespace samebits {
-using namespace cpu;
 namespace {
 
 // A tensor must be there exactly when the spec asks for it. `unless` says what the spec has where it does not.

@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "kernels/cpu/error.h"
+#include "kernels/common/error.h"
 
 namespace samebits {
 
@@ -37,7 +37,7 @@ samebits_status guarded(Body body, OnError on_error) {
     try {
       body();
       return SAMEBITS_OK;
-    } catch (const cpu::Error& e) {
+    } catch (const Error& e) {
       on_error(e.what());
       return e.status();
     } catch (const std::bad_alloc&) {

@@ -2,55 +2,31 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <new>
 
-#include "kernels/cpu/abi_struct.h"
+#include "kernels/common/abi_struct.h"
+#include "kernels/common/error_texts.h"
+#include "kernels/common/sizes.h"
+#include "kernels/common/spec_check.h"
 #include "kernels/cpu/bookkeep.h"
 #include "kernels/cpu/logits.h"
 #include "kernels/cpu/prepare.h"
 #include "kernels/cpu/router.h"
 #include "kernels/cpu/score.h"
 #include "kernels/cpu/select.h"
-#include "kernels/cpu/sizes.h"
-#include "kernels/cpu/spec_check.h"
 #include "kernels/cpu/value.h"
 #include "kernels/cpu/weigh.h"
 
 namespace {
 
-using samebits::cpu::Error;
-
 thread_local std::string t_create_error;
 
-// Runs `body`; on an exception calls on_error(text).
-template <class Body, class OnError>
-samebits_status guarded(Body body, OnError on_error) {
-  try {
-    try {
-      body();
-      return SAMEBITS_OK;
-    } catch (const Error& e) {
-      on_error(e.what());
-      return e.status();
-    } catch (const std::bad_alloc&) {
-      on_error("out of memory");
-      return SAMEBITS_OUT_OF_MEMORY;
-    } catch (const std::exception& e) {
-      on_error(e.what());
-      return SAMEBITS_INTERNAL_ERROR;
-    }
-  } catch (...) {  // no memory for the text
-    return SAMEBITS_OUT_OF_MEMORY;
-  }
-}
-
-// The same for a call on a router, whose failures it keeps.
+// Runs `body`, a call on a router, which keeps the text of its failure.
 template <class Body>
 samebits_status guarded_call(const samebits_router* router, void* stream, Body body) {
   if (router == nullptr) return SAMEBITS_INVALID_ARGUMENT;
-  return guarded(
+  return samebits::guarded(
       [&] {
-        if (stream != nullptr) samebits::cpu::fail_invalid("stream: given, allowed NULL on the host");
+        if (stream != nullptr) samebits::fail_invalid("stream: given, allowed NULL on the host");
         body();
       },
       [&](const char* text) { router->errors.set(text); });
@@ -111,19 +87,19 @@ samebits_status samebits_describe(samebits_info* info) {
 
 samebits_status samebits_supports(const samebits_router_spec* spec, char* reason, size_t reason_size) {
   if (reason != nullptr && reason_size > 0) reason[0] = '\0';
-  return guarded([&] { samebits::cpu::check_spec(samebits::cpu::read_struct(spec, "spec")); },
-                 [&](const char* text) {
-                   if (reason != nullptr && reason_size > 0) std::snprintf(reason, reason_size, "%s", text);
-                 });
+  return samebits::guarded([&] { samebits::check_spec(samebits::read_struct(spec, "spec")); },
+                           [&](const char* text) {
+                             if (reason != nullptr && reason_size > 0) std::snprintf(reason, reason_size, "%s", text);
+                           });
 }
 
 int32_t samebits_topk_columns(const samebits_router_spec* spec) {
   int32_t columns = 0;
-  const samebits_status status = guarded(
+  const samebits_status status = samebits::guarded(
       [&] {
-        const samebits_router_spec known = samebits::cpu::read_struct(spec, "spec");
-        columns = static_cast<std::int32_t>(samebits::cpu::topk_columns(known));
-        samebits::cpu::check_spec(known);
+        const samebits_router_spec known = samebits::read_struct(spec, "spec");
+        columns = static_cast<std::int32_t>(samebits::topk_columns(known));
+        samebits::check_spec(known);
       },
       [](const char*) {});
   return status == SAMEBITS_OK || status == SAMEBITS_UNSUPPORTED ? columns : 0;
@@ -146,15 +122,14 @@ samebits_status samebits_workspace_init(const samebits_router* router, void* wor
 samebits_status samebits_route(const samebits_router* router, const samebits_inputs* inputs, samebits_outputs* outputs,
                                void* workspace, void* stream) {
   return guarded_call(router, stream, [&] {
-    samebits::cpu::route(*router, samebits::cpu::Source::kHiddenStates, inputs, outputs, workspace);
+    samebits::cpu::route(*router, samebits::Source::kHiddenStates, inputs, outputs, workspace);
   });
 }
 
 samebits_status samebits_route_from_logits(const samebits_router* router, const samebits_inputs* inputs,
                                            samebits_outputs* outputs, void* workspace, void* stream) {
-  return guarded_call(router, stream, [&] {
-    samebits::cpu::route(*router, samebits::cpu::Source::kLogits, inputs, outputs, workspace);
-  });
+  return guarded_call(router, stream,
+                      [&] { samebits::cpu::route(*router, samebits::Source::kLogits, inputs, outputs, workspace); });
 }
 
 const char* samebits_last_error(const samebits_router* router) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/sizes.h"
+#include "kernels/common/sizes.h"
 
 namespace samebits::cpu {
 namespace {

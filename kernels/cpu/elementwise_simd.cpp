@@ -13,7 +13,7 @@
 
 #include <limits>
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace samebits::cpu {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
 
 namespace samebits::cpu {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
 #include "kernels/cpu/simd.h"
 
 namespace samebits::cpu {

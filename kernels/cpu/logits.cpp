@@ -1,8 +1,8 @@
 #include "kernels/cpu/logits.h"
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
+#include "kernels/common/sizes.h"
 #include "kernels/cpu/simd.h"
-#include "kernels/cpu/sizes.h"
 
 namespace samebits::cpu {
 

@@ -17,7 +17,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
 #include "kernels/cpu/tensor_core_step.h"
 
 #ifndef SAMEBITS_LOGITS_SIMD_ONCE

@@ -1,6 +1,6 @@
 #include "kernels/cpu/prepare.h"
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
 #include "kernels/cpu/simd.h"
 
 namespace samebits::cpu {
@@ -17,17 +17,6 @@ float inverse_rms(const samebits_router_spec& spec, const std::uint16_t* hidden_
 }
 
 }  // namespace
-
-bool has_prepared_input(const samebits_router_spec& spec) {
-  return spec.input_norm != SAMEBITS_INPUT_NORM_NONE || spec.input_scale_vector != 0 ||
-         spec.input_scale_rsqrt_hidden_size != 0 || spec.input_scale != 1.0f;
-}
-
-float input_scale_factor(const samebits_router_spec& spec) {
-  if (spec.input_scale_rsqrt_hidden_size == 0) return spec.input_scale;
-  const float scale = apply_elementwise(Elementwise::kRsqrt, static_cast<float>(spec.hidden_size));
-  return spec.input_scale_rsqrt_hidden_size == 2 ? round_to_bf16(scale) : scale;
-}
 
 void prepare_input(const RouterConstants& constants, const std::uint16_t* hidden_state, RowScratch& scratch,
                    std::uint16_t* prepared) {

@@ -7,16 +7,17 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/cpu/abi_struct.h"
-#include "kernels/cpu/bits.h"
+#include "kernels/common/abi_struct.h"
+#include "kernels/common/bits.h"
+#include "kernels/common/gate_input.h"
+#include "kernels/common/sizes.h"
+#include "kernels/common/tensor_check.h"
 #include "kernels/cpu/bookkeep.h"
 #include "kernels/cpu/fp_environment.h"
 #include "kernels/cpu/prepare.h"
 #include "kernels/cpu/router.h"
 #include "kernels/cpu/row_info.h"
 #include "kernels/cpu/simd.h"
-#include "kernels/cpu/sizes.h"
-#include "kernels/cpu/tensor_check.h"
 #include "kernels/cpu/workspace.h"
 
 namespace samebits::cpu {
@@ -53,29 +54,6 @@ struct Call {
   bool wants_bookkeeping;
 };
 
-bool wants_bookkeeping(const samebits_outputs& o) {
-  return o.tokens_per_expert != nullptr || o.expert_offsets != nullptr || o.slot_of_position != nullptr ||
-         o.position_of_slot != nullptr || o.block_size > 0;
-}
-
-void check_bookkeeping(const samebits_router_spec& spec, const samebits_outputs& o, std::int64_t num_tokens) {
-  if (o.block_size < 0) {
-    fail_invalid("outputs.block_size: found " + std::to_string(o.block_size) + ", allowed 0 (not wanted) or more");
-  }
-  const bool blocks = o.sorted_token_ids != nullptr || o.expert_ids != nullptr || o.num_tokens_post_padded != nullptr;
-  if (blocks && o.block_size == 0) {
-    fail_invalid(
-        "outputs.block_size: found 0, allowed 1 or more with sorted_token_ids, expert_ids or num_tokens_post_padded");
-  }
-  // Slots are int32. In double: no overflow in the check itself.
-  const double slots = static_cast<double>(num_tokens) * static_cast<double>(topk_columns(spec));
-  const double places = slots + std::min(static_cast<double>(gate_rows(spec)), slots) * std::max(o.block_size - 1, 0);
-  if (places > INT32_MAX) {
-    fail_invalid("num_tokens: found " + std::to_string(num_tokens) + ", but bookkeeping allowed at most " +
-                 std::to_string(INT32_MAX) + " slots and block places; route fewer rows at a time");
-  }
-}
-
 Call checked_call(const samebits_router& router, Source source, const samebits_inputs* inputs_from,
                   const samebits_outputs* outputs_from, void* workspace) {
   const samebits_router_spec& spec = router.constants.spec;
@@ -89,29 +67,12 @@ Call checked_call(const samebits_router& router, Source source, const samebits_i
             WorkspaceLayout(spec),
             false};
   const std::int64_t num_tokens = call.num_tokens = call.inputs.num_tokens;
-  if (num_tokens < 0) fail_invalid("inputs.num_tokens: found " + std::to_string(num_tokens) + ", allowed 0 or more");
+  check_call(spec, source, router.gate_weight != nullptr, call.inputs, call.outputs);
   call.num_valid_rows = num_tokens;
   if (call.inputs.num_valid_rows != nullptr) {
     call.num_valid_rows = std::clamp<std::int64_t>(*call.inputs.num_valid_rows, 0, num_tokens);
   }
-  if (source == Source::kHiddenStates) {
-    if (router.gate_weight == nullptr) {
-      fail_invalid(
-          "gate_weight: absent, so that only samebits_route_from_logits may be used; create the router with one");
-    }
-    check_tensor(call.inputs.hidden_states, "hidden_states", num_tokens, spec.hidden_size, {SAMEBITS_BF16});
-  } else {
-    check_tensor(call.inputs.router_logits, "inputs.router_logits", num_tokens, gate_rows(spec), {SAMEBITS_FP32});
-  }
-  check_row_tensors(spec, call.inputs);
-  const std::int64_t columns = topk_columns(spec);
-  check_tensor(call.outputs.topk_ids, "topk_ids", num_tokens, columns, {SAMEBITS_INT32, SAMEBITS_INT64});
-  check_tensor(call.outputs.topk_weights, "topk_weights", num_tokens, columns, {SAMEBITS_FP32, SAMEBITS_BF16});
-  if (call.outputs.router_logits.data != nullptr) {
-    check_tensor(call.outputs.router_logits, "outputs.router_logits", num_tokens, gate_rows(spec), {SAMEBITS_FP32});
-  }
   call.wants_bookkeeping = wants_bookkeeping(call.outputs);
-  check_bookkeeping(spec, call.outputs, num_tokens);
 
   if (workspace == nullptr) fail_invalid("workspace: null, allowed samebits_workspace_bytes bytes");
   const std::size_t bytes = read_header(workspace);

@@ -2,36 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <string>
-#include <thread>
 #include <vector>
 
+#include "kernels/common/call_check.h"
+#include "kernels/common/error_texts.h"
 #include "kernels/cpu/gate_weight.h"
 #include "kernels/cpu/steps.h"
 
 namespace samebits::cpu {
-
-// Text of the last failure of each thread.
-class ErrorTexts {
- public:
-  void set(const std::string& text) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    texts_[std::this_thread::get_id()] = text;
-  }
-  // Stays valid until the next failure on this thread.
-  const char* get() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto it = texts_.find(std::this_thread::get_id());
-    return it == texts_.end() ? "" : it->second.c_str();
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::map<std::thread::id, std::string> texts_;
-};
 
 // Throws Error for an unsupported spec or constants that do not fit it.
 std::unique_ptr<samebits_router> make_router(const Steps& steps, const samebits_router_spec* spec,
@@ -40,8 +19,6 @@ std::unique_ptr<samebits_router> make_router(const Steps& steps, const samebits_
 // Workspace of a call with up to max_tokens rows, and its preparation.
 std::size_t workspace_bytes(const samebits_router& router, std::int64_t max_tokens);
 void init_workspace(const samebits_router& router, void* workspace, std::size_t bytes);
-
-enum class Source { kHiddenStates, kLogits };
 
 // One call: checks every argument, then runs the steps. Throws Error; outputs are untouched then.
 void route(const samebits_router& router, Source source, const samebits_inputs* inputs, samebits_outputs* outputs,
@@ -55,5 +32,5 @@ struct samebits_router {
   std::unique_ptr<samebits::cpu::GateWeight> gate_weight;
   std::vector<float> linear_bias, selection_bias, input_scale_vector, per_expert_scale, global_scale;
   std::vector<std::int32_t> hash_table;
-  mutable samebits::cpu::ErrorTexts errors;
+  mutable samebits::ErrorTexts errors;
 };

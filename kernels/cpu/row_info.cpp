@@ -1,22 +1,8 @@
 #include "kernels/cpu/row_info.h"
 
-#include "kernels/cpu/error.h"
-#include "kernels/cpu/tensor_check.h"
+#include "kernels/common/tensor_check.h"
 
 namespace samebits::cpu {
-
-void check_row_tensors(const samebits_router_spec& spec, const samebits_inputs& inputs) {
-  const std::int64_t num_tokens = inputs.num_tokens;
-  if (inputs.token_ids.data != nullptr) {
-    check_tensor(inputs.token_ids, "token_ids", 1, num_tokens, {SAMEBITS_INT32, SAMEBITS_INT64});
-  } else if (spec.selection_method == SAMEBITS_SELECT_HASH_TABLE && num_tokens > 0) {
-    fail_invalid("token_ids: absent, allowed [1, " + std::to_string(num_tokens) +
-                 "] with selection_method 2 (hash_table)");
-  }
-  if (inputs.row_class.data != nullptr) {
-    check_tensor(inputs.row_class, "row_class", 1, num_tokens, {SAMEBITS_INT32});
-  }
-}
 
 RowInfo row_info(const samebits_router_spec& spec, const samebits_inputs& inputs, std::int64_t row) {
   RowInfo info;

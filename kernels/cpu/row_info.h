@@ -5,10 +5,6 @@
 
 namespace samebits::cpu {
 
-// Throws Error unless token_ids and row_class, where given, are vectors of T elements of the right dtype, and token_ids
-// are given where the spec needs them.
-void check_row_tensors(const samebits_router_spec& spec, const samebits_inputs& inputs);
-
 // Without a selection bias every row has class 0, and without a hash table token id 0.
 RowInfo row_info(const samebits_router_spec& spec, const samebits_inputs& inputs, std::int64_t row);
 

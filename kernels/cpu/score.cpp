@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
+#include "kernels/common/sizes.h"
 #include "kernels/cpu/simd.h"
-#include "kernels/cpu/sizes.h"
 
 namespace samebits::cpu {
 

@@ -1,6 +1,6 @@
 #include "kernels/cpu/select.h"
 
-#include "kernels/cpu/sizes.h"
+#include "kernels/common/sizes.h"
 
 namespace samebits::cpu {
 namespace {

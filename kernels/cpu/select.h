@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
 #include "kernels/cpu/steps.h"
 
 namespace samebits::cpu {

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
+#include "kernels/common/sizes.h"
 #include "kernels/cpu/simd.h"
-#include "kernels/cpu/sizes.h"
 
 namespace samebits::cpu {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
 #include "kernels/cpu/gate_weight.h"
 
 namespace samebits::cpu {

@@ -1,8 +1,8 @@
 #include "kernels/cpu/value.h"
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
+#include "kernels/common/sizes.h"
 #include "kernels/cpu/score.h"
-#include "kernels/cpu/sizes.h"
 #include "kernels/cpu/sparsemixer.h"
 
 namespace samebits::cpu {

@@ -5,9 +5,9 @@
 #include <limits>
 #include <utility>
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
+#include "kernels/common/sizes.h"
 #include "kernels/cpu/log_space.h"
-#include "kernels/cpu/sizes.h"
 
 namespace samebits::cpu {
 namespace {

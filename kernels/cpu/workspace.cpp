@@ -2,9 +2,9 @@
 
 #include <cstring>
 
-#include "kernels/cpu/error.h"
-#include "kernels/cpu/prepare.h"
-#include "kernels/cpu/sizes.h"
+#include "kernels/common/error.h"
+#include "kernels/common/gate_input.h"
+#include "kernels/common/sizes.h"
 
 namespace samebits::cpu {
 namespace {

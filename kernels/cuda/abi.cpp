@@ -3,11 +3,13 @@
 #include <cstdio>
 #include <cstring>
 
+#include "kernels/common/abi_struct.h"
+#include "kernels/common/error.h"
 #include "kernels/common/error_texts.h"
-#include "kernels/cpu/spec_check.h"
+#include "kernels/common/sizes.h"
+#include "kernels/common/spec_check.h"
 #include "kernels/cuda/limits.h"
 #include "kernels/cuda/router.h"
-#include "kernels/cuda/shared.h"
 
 struct samebits_router {
   samebits::cuda::Router router;
@@ -65,8 +67,8 @@ samebits_status samebits_supports(const samebits_router_spec* spec, char* reason
   if (reason != nullptr && reason_size > 0) reason[0] = '\0';
   return guarded(
       [&] {
-        const samebits_router_spec known = cuda::read_struct(spec, "spec");
-        samebits::cpu::check_spec(known);
+        const samebits_router_spec known = samebits::read_struct(spec, "spec");
+        samebits::check_spec(known);
         cuda::check_limits(known);
       },
       [&](const char* text) {
@@ -78,9 +80,9 @@ int32_t samebits_topk_columns(const samebits_router_spec* spec) {
   int32_t columns = 0;
   const samebits_status status = guarded(
       [&] {
-        const samebits_router_spec known = cuda::read_struct(spec, "spec");
-        columns = static_cast<std::int32_t>(cuda::topk_columns(known));
-        samebits::cpu::check_spec(known);
+        const samebits_router_spec known = samebits::read_struct(spec, "spec");
+        columns = static_cast<std::int32_t>(samebits::topk_columns(known));
+        samebits::check_spec(known);
       },
       [](const char*) {});
   return status == SAMEBITS_OK || status == SAMEBITS_UNSUPPORTED ? columns : 0;
@@ -91,7 +93,7 @@ samebits_status samebits_create(const samebits_router_spec* spec, const samebits
   if (router != nullptr) *router = nullptr;
   return guarded(
       [&] {
-        if (router == nullptr) cuda::fail_invalid("router: null, allowed a place for the new router");
+        if (router == nullptr) samebits::fail_invalid("router: null, allowed a place for the new router");
         auto made = std::make_unique<samebits_router>();
         cuda::make_router(spec, constants, made->router);
         *router = made.release();

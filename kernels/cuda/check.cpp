@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "kernels/cuda/shared.h"
+#include "kernels/common/error.h"
 
 namespace samebits::cuda {
 

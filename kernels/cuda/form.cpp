@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "kernels/common/error.h"
 #include "kernels/cuda/force_form.h"
-#include "kernels/cuda/shared.h"
 
 namespace samebits::cuda {
 namespace {

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "kernels/common/bits.h"
 #include "kernels/common/constants_check.h"
-#include "kernels/cpu/bits.h"
-#include "kernels/cpu/hash_table.h"
-#include "kernels/cpu/tensor_check.h"
+#include "kernels/common/hash_table.h"
+#include "kernels/common/sizes.h"
+#include "kernels/common/tensor_check.h"
 #include "kernels/cuda/check.h"
-#include "kernels/cuda/shared.h"
 #include "kernels/logits/pack.h"
 
 namespace samebits::cuda {
@@ -44,7 +44,7 @@ std::vector<float> read_floats(const samebits_tensor& tensor, std::int32_t round
   const HostCopy copy(tensor);
   const auto* values = static_cast<const float*>(copy.tensor().data);
   std::vector<float> floats(values, values + tensor.rows * tensor.cols);
-  if (rounded_to == SAMEBITS_BF16) std::transform(floats.begin(), floats.end(), floats.begin(), cpu::round_to_bf16);
+  if (rounded_to == SAMEBITS_BF16) std::transform(floats.begin(), floats.end(), floats.begin(), round_to_bf16);
   return floats;
 }
 
@@ -63,9 +63,9 @@ HostConstants read_constants(const samebits_router_spec& spec, const samebits_co
   host.per_expert_scale = read_floats(constants.per_expert_scale);
   host.global_scale = read_floats(constants.global_scale);
   if (spec.selection_method == SAMEBITS_SELECT_HASH_TABLE) {
-    cpu::check_tensor(constants.hash_table, "hash_table", spec.hash_vocab_size, spec.top_k,
-                      {SAMEBITS_INT32, SAMEBITS_INT64});
-    host.hash_table = cpu::read_hash_table(spec, HostCopy(constants.hash_table).tensor());
+    check_tensor(constants.hash_table, "hash_table", spec.hash_vocab_size, spec.top_k,
+                 {SAMEBITS_INT32, SAMEBITS_INT64});
+    host.hash_table = read_hash_table(spec, HostCopy(constants.hash_table).tensor());
   }
   return host;
 }

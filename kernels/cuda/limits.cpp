@@ -2,7 +2,8 @@
 
 #include <string>
 
-#include "kernels/cuda/shared.h"
+#include "kernels/common/error.h"
+#include "kernels/common/sizes.h"
 
 namespace samebits::cuda {
 namespace {

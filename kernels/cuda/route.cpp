@@ -3,11 +3,13 @@
 #include <cstdio>
 #include <string>
 
+#include "kernels/common/abi_struct.h"
+#include "kernels/common/error.h"
+#include "kernels/common/gate_input.h"
 #include "kernels/cuda/force_form.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/limits.h"
 #include "kernels/cuda/router.h"
-#include "kernels/cuda/shared.h"
 #include "kernels/cuda/slices.h"
 #include "kernels/cuda/workspace.h"
 
@@ -41,11 +43,6 @@ void check_device(const Router& router) {
   if (device == router.device) return;
   fail_invalid("current device: found " + std::to_string(device) + ", allowed " + std::to_string(router.device) +
                ", on which the router was created; call cudaSetDevice");
-}
-
-bool has_prepared_input(const samebits_router_spec& spec) {
-  return spec.input_norm != SAMEBITS_INPUT_NORM_NONE || spec.input_scale_vector != 0 ||
-         spec.input_scale_rsqrt_hidden_size != 0 || spec.input_scale != 1.0f;
 }
 
 // Rows that the logits kernels cannot read where they are.

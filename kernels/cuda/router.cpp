@@ -1,25 +1,17 @@
 #include "kernels/cuda/router.h"
 
-#include <cmath>
-
-#include "kernels/cpu/bits.h"
-#include "kernels/cpu/spec_check.h"
+#include "kernels/common/abi_struct.h"
+#include "kernels/common/gate_input.h"
+#include "kernels/common/sizes.h"
+#include "kernels/common/spec_check.h"
 #include "kernels/cuda/force_form.h"
 #include "kernels/cuda/host_constants.h"
 #include "kernels/cuda/limits.h"
-#include "kernels/cuda/shared.h"
 #include "kernels/logits/pack.h"
 #include "kernels/logits/prefill.h"
 
 namespace samebits::cuda {
 namespace {
-
-// The factor on the input as fp32: input_scale, or H^-1/2 in fp32 or rounded to bf16.
-float input_scale_factor(const samebits_router_spec& spec) {
-  if (spec.input_scale_rsqrt_hidden_size == 0) return spec.input_scale;
-  const float scale = 1.0f / std::sqrt(static_cast<float>(spec.hidden_size));
-  return spec.input_scale_rsqrt_hidden_size == 2 ? cpu::round_to_bf16(scale) : scale;
-}
 
 RouterView sizes_of(const samebits_router_spec& spec) {
   RouterView view{};
@@ -40,7 +32,7 @@ RouterView sizes_of(const samebits_router_spec& spec) {
 
 void make_router(const samebits_router_spec* spec_from, const samebits_constants* constants_from, Router& router) {
   const samebits_router_spec spec = read_struct(spec_from, "spec");
-  cpu::check_spec(spec);
+  check_spec(spec);
   check_limits(spec);
   forced_form();  // a wrong SAMEBITS_CUDA_FORM is found here rather than in the first call
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <mutex>
 
+#include "kernels/common/error.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/shared.h"
 
 namespace samebits::cuda {
 namespace {

@@ -1,16 +1,16 @@
 #include <algorithm>
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
+#include "kernels/common/sizes.h"
 #include "kernels/cpu/score.h"
 #include "kernels/cpu/select.h"
 #include "kernels/cpu/simd.h"
-#include "kernels/cpu/sizes.h"
 #include "kernels/mutants/faults.h"
 
 namespace samebits::mutants {
 
 void bf16_selection_bias(const samebits_router_spec& spec, const float* bias, float* out) {
-  cpu::round_bias(SAMEBITS_BF16, bias, cpu::ranked_experts(spec), out);
+  cpu::round_bias(SAMEBITS_BF16, bias, ranked_experts(spec), out);
 }
 
 // The sum runs over the routed experts alone; a zero expert is divided by it but is no part of it.
@@ -19,8 +19,8 @@ void softmax_without_zero_experts(const RouterConstants& constants, const float*
   cpu::score_experts(constants, logits, scores);
   if (spec.zero_experts == 0 || spec.score_func != SAMEBITS_SCORE_SOFTMAX) return;
   float routed = 0;
-  for (std::int64_t e = 0; e < spec.num_experts; ++e) routed += cpu::is_nan(scores[e]) ? 0.0f : scores[e];
-  for (std::int64_t e = 0; e < cpu::ranked_experts(spec); ++e) scores[e] /= routed;
+  for (std::int64_t e = 0; e < spec.num_experts; ++e) routed += is_nan(scores[e]) ? 0.0f : scores[e];
+  for (std::int64_t e = 0; e < ranked_experts(spec); ++e) scores[e] /= routed;
 }
 
 // Image rows get the bias of text rows.
@@ -38,7 +38,7 @@ void select_higher_id(const RouterConstants& constants, const RowInfo& row, RowS
     return cpu::select_tc256(constants, row, scratch);
   }
   cpu::mask_groups(spec, scratch);
-  cpu::best_keys(scratch.keys, scratch.excluded, cpu::ranked_experts(spec), spec.top_k, scratch.ids,
+  cpu::best_keys(scratch.keys, scratch.excluded, ranked_experts(spec), spec.top_k, scratch.ids,
                  [](float key, float listed) { return !cpu::ranks_before(listed, key); });
 }
 

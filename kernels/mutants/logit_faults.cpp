@@ -1,6 +1,6 @@
 #include <vector>
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
 #include "kernels/cpu/gate_weight.h"
 #include "kernels/cpu/logits.h"
 #include "kernels/cpu/simd.h"
@@ -29,7 +29,7 @@ void split_logits(const RouterConstants& constants, const std::uint16_t* hidden_
   for (std::int64_t r = 0; r < num_rows; ++r) {
     float* row = logits + r * logits_stride;
     for (std::int64_t e = 0; e < gate_rows; ++e) {
-      row[e] = cpu::canonical(row[e] + second[static_cast<std::size_t>(r * gate_rows + e)]);
+      row[e] = canonical(row[e] + second[static_cast<std::size_t>(r * gate_rows + e)]);
     }
     cpu::finish_logits(constants, row);
   }
@@ -48,7 +48,7 @@ void softcap_by_exponentials(const RouterConstants& constants, const std::uint16
     for (std::int64_t e = 0; e < constants.gate_weight->gate_rows(); ++e) {
       float& logit = logits[r * logits_stride + e];
       const float power = cpu::apply_elementwise(cpu::Elementwise::kExp, 2.0f * (logit / softcap));
-      logit = cpu::canonical(softcap * ((power - 1.0f) / (power + 1.0f)));
+      logit = canonical(softcap * ((power - 1.0f) / (power + 1.0f)));
     }
   }
 }

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
+#include "kernels/common/sizes.h"
 #include "kernels/cpu/simd.h"
-#include "kernels/cpu/sizes.h"
 #include "kernels/cpu/sparsemixer.h"
 #include "kernels/cpu/value.h"
 #include "kernels/cpu/weigh.h"
@@ -35,16 +35,16 @@ void sparsemixer_with_kept_mask(const RouterConstants& constants, const RowInfo&
   cpu::sparsemixer_pass(spec, logits, scratch.ids[0], nullptr, 0, pass);
   for (std::int64_t c = 1; c < spec.top_k; ++c) {
     pass[scratch.ids[c - 1]] = -INFINITY;
-    cpu::softmax(pass, cpu::ranked_experts(spec), scratch.scores);
+    cpu::softmax(pass, ranked_experts(spec), scratch.scores);
     const float score = scratch.scores[scratch.ids[c]];
-    scratch.chosen_values[c] = cpu::is_nan(score) ? 0.0f : score;
+    scratch.chosen_values[c] = is_nan(score) ? 0.0f : score;
   }
 }
 
 void uniform_hash_weights(const RouterConstants& constants, RowScratch& scratch, float* weights) {
   if (constants.spec.selection_method == SAMEBITS_SELECT_HASH_TABLE) {
-    std::fill_n(scratch.chosen_values, cpu::topk_columns(constants.spec), 1.0f);
-    std::fill_n(scratch.chosen_logits, cpu::topk_columns(constants.spec), 0.0f);
+    std::fill_n(scratch.chosen_values, topk_columns(constants.spec), 1.0f);
+    std::fill_n(scratch.chosen_logits, topk_columns(constants.spec), 0.0f);
   }
   cpu::weigh_tc256(constants, scratch, weights);
 }
@@ -53,7 +53,7 @@ void uniform_hash_weights(const RouterConstants& constants, RowScratch& scratch,
 void sum_without_shared_experts(const RouterConstants& constants, RowScratch& scratch, float* weights) {
   const samebits_router_spec& spec = constants.spec;
   cpu::weigh_tc256(constants, scratch, weights);
-  const std::int64_t columns = cpu::topk_columns(spec);
+  const std::int64_t columns = topk_columns(spec);
   if (columns == spec.top_k || spec.renormalize == SAMEBITS_RENORM_NONE) return;
   const float routed = std::accumulate(weights, weights + spec.top_k, 0.0f);
   const float all = std::accumulate(weights, weights + columns, 0.0f);
@@ -65,7 +65,7 @@ void expert_scale_by_slot(const RouterConstants& constants, RowScratch& scratch,
   unscaled.per_expert_scale = nullptr;
   cpu::weigh_tc256(unscaled, scratch, weights);
   if (constants.per_expert_scale == nullptr) return;
-  for (std::int64_t c = 0; c < cpu::topk_columns(constants.spec); ++c) {
+  for (std::int64_t c = 0; c < topk_columns(constants.spec); ++c) {
     weights[c] = finite_or_zero(weights[c] * constants.per_expert_scale[c]);
   }
 }

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
 #include "kernels/test/test_router.h"
 
 namespace samebits::cpu::test {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/test/random_bits.h"
 #include "kernels/test/simd_target.h"

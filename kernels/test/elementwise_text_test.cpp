@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/test/contract_functions.h"
 #include "kernels/test/random_bits.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/tensor_core_step.h"
 #include "kernels/test/data_categories.h"

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
 #include "kernels/cpu/select.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/test/test_router.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
 #include "kernels/cpu/score.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/test_cuda/device_array.h"
@@ -168,7 +168,7 @@ inline Selected expected_of(const samebits_router_spec& spec, const cpu::test::R
         out.ids[to] = routed.ids[from];
       }
       if (options.weights_bf16) {
-        out.bf16_weights[to] = cpu::weight_to_bf16(routed.weights[from]);
+        out.bf16_weights[to] = weight_to_bf16(routed.weights[from]);
       } else {
         out.weights[to] = routed.weights[from];
       }

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "kernels/common/gate_input.h"
 #include "kernels/cpu/prepare.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/test/test_router.h"
@@ -73,7 +74,7 @@ TEST_P(Prepare, BitsOfTheCpuBackend) {
     cpu::RouterConstants constants{};
     constants.spec = spec;
     constants.input_scale_vector = c.vector != 0 ? vector.data() : nullptr;
-    constants.input_scale = cpu::input_scale_factor(spec);
+    constants.input_scale = input_scale_factor(spec);
     std::vector<float> scratch_input(static_cast<std::size_t>(hidden_size));
     cpu::RowScratch scratch{};
     scratch.input = scratch_input.data();

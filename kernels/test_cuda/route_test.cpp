@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/bits.h"
+#include "kernels/common/bits.h"
 #include "kernels/cuda/force_form.h"
 #include "kernels/cuda/router.h"
 #include "kernels/test_cuda/device_router.h"
@@ -162,7 +162,7 @@ TEST_F(RouteTest, StridesAlignmentAndDtypesChangeNoBit) {
             const auto at = static_cast<std::size_t>(r * (kTopK + kGap) + c),
                        slot = static_cast<std::size_t>(r * kTopK + c % kTopK);
             ASSERT_EQ(found_ids[at], c < kTopK ? plain.ids[slot] : -9) << name << " " << offset << " " << gap;
-            ASSERT_EQ(found_weights[at], c < kTopK ? cpu::weight_to_bf16(plain.weights[slot]) : std::uint16_t{0x1234});
+            ASSERT_EQ(found_weights[at], c < kTopK ? weight_to_bf16(plain.weights[slot]) : std::uint16_t{0x1234});
           }
           for (std::int64_t e = 0; e < kExperts + kGap; ++e) {
             ASSERT_EQ(found_logits[static_cast<std::size_t>(r * (kExperts + kGap) + e)],

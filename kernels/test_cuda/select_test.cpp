@@ -163,11 +163,11 @@ TEST_F(Select, FoldsAndFinishesSums) {
       std::vector<float> row(static_cast<std::size_t>(columns));
       for (std::int32_t p = 0; p < num_sums; ++p) {
         for (std::int64_t e = 0; e < padded; ++e) {
-          const float part = cpu::canonical(draw_logit(seed * 100 + static_cast<std::uint64_t>(p), t, e));
+          const float part = canonical(draw_logit(seed * 100 + static_cast<std::uint64_t>(p), t, e));
           sums.push_back(part);
           if (e >= columns) continue;
           float& sum = row[static_cast<std::size_t>(e)];
-          sum = p == 0 ? part : cpu::canonical(sum + part);
+          sum = p == 0 ? part : canonical(sum + part);
         }
       }
       cpu::finish_logits(finish, row.data());

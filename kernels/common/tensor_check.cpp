@@ -1,10 +1,10 @@
-#include "kernels/cpu/tensor_check.h"
+#include "kernels/common/tensor_check.h"
 
 #include <algorithm>
 
-#include "kernels/cpu/error.h"
+#include "kernels/common/error.h"
 
-namespace samebits::cpu {
+namespace samebits {
 namespace {
 
 std::string dtype_name(std::int32_t dtype) {
@@ -62,4 +62,4 @@ std::int64_t element(const samebits_tensor& tensor, std::int64_t index) {
                                         : static_cast<const std::int32_t*>(tensor.data)[index];
 }
 
-}  // namespace samebits::cpu
+}  // namespace samebits

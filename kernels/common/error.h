@@ -6,7 +6,7 @@
 
 #include "samebits/samebits.h"
 
-namespace samebits::cpu {
+namespace samebits {
 
 class Error : public std::runtime_error {
  public:
@@ -24,4 +24,4 @@ class Error : public std::runtime_error {
   throw Error(SAMEBITS_UNSUPPORTED, text);
 }
 
-}  // namespace samebits::cpu
+}  // namespace samebits

@@ -1,13 +1,13 @@
-#include "kernels/cpu/spec_check.h"
+#include "kernels/common/spec_check.h"
 
 #include <cmath>
 #include <initializer_list>
 #include <string>
 
-#include "kernels/cpu/error.h"
-#include "kernels/cpu/sizes.h"
+#include "kernels/common/error.h"
+#include "kernels/common/sizes.h"
 
-namespace samebits::cpu {
+namespace samebits {
 namespace {
 
 using Spec = samebits_router_spec;
@@ -257,4 +257,4 @@ void check_spec(const samebits_router_spec& spec) {
   }
 }
 
-}  // namespace samebits::cpu
+}  // namespace samebits

@@ -7,7 +7,7 @@
 
 #include "samebits/samebits.h"
 
-namespace samebits::cpu {
+namespace samebits {
 
 // Throws Error (name, value found, values allowed) unless the tensor is [rows, cols], has one of the dtypes, a stride
 // that keeps its rows apart, and a base aligned to its elements. data may be null only when there are no elements.
@@ -17,4 +17,4 @@ void check_tensor(const samebits_tensor& tensor, const char* name, std::int64_t 
 // Element `index` of an INT32 or INT64 tensor.
 std::int64_t element(const samebits_tensor& tensor, std::int64_t index);
 
-}  // namespace samebits::cpu
+}  // namespace samebits

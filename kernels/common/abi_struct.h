@@ -5,9 +5,9 @@
 #include <cstring>
 #include <string>
 
-#include "kernels/cpu/error.h"
+#include "kernels/common/error.h"
 
-namespace samebits::cpu {
+namespace samebits {
 
 // A copy in which the fields beyond struct_size are zero. Fields that only a newer caller knows must be zero.
 template <class Struct>
@@ -28,4 +28,4 @@ Struct read_struct(const Struct* from, const std::string& name) {
   return copy;
 }
 
-}  // namespace samebits::cpu
+}  // namespace samebits

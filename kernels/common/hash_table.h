@@ -6,10 +6,10 @@
 
 #include "samebits/samebits.h"
 
-namespace samebits::cpu {
+namespace samebits {
 
 // The ids of the table, [hash_vocab_size, k] without gaps. Throws Error for a wrong shape or dtype, an id outside
 // 0 .. R-1 and an id that is twice in a row.
 std::vector<std::int32_t> read_hash_table(const samebits_router_spec& spec, const samebits_tensor& table);
 
-}  // namespace samebits::cpu
+}  // namespace samebits

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace samebits::cpu {
+namespace samebits {
 
 inline constexpr std::uint32_t kNaNBits = 0x7fffffffu;  // the one NaN that the contract knows
 inline constexpr std::uint32_t kSignBit = 0x80000000u;
@@ -44,4 +44,4 @@ inline std::uint16_t weight_to_bf16(float x) {
   return (bits & 0x7f80) == 0x7f80 ? std::uint16_t{0} : bits;
 }
 
-}  // namespace samebits::cpu
+}  // namespace samebits

@@ -1,10 +1,10 @@
-#include "kernels/cpu/hash_table.h"
+#include "kernels/common/hash_table.h"
 
-#include "kernels/cpu/error.h"
-#include "kernels/cpu/sizes.h"
-#include "kernels/cpu/tensor_check.h"
+#include "kernels/common/error.h"
+#include "kernels/common/sizes.h"
+#include "kernels/common/tensor_check.h"
 
-namespace samebits::cpu {
+namespace samebits {
 namespace {
 
 std::string place(std::int64_t row, std::int64_t column) {
@@ -38,4 +38,4 @@ std::vector<std::int32_t> read_hash_table(const samebits_router_spec& spec, cons
   return ids;
 }
 
-}  // namespace samebits::cpu
+}  // namespace samebits

@@ -5,7 +5,7 @@
 
 #include "samebits/samebits.h"
 
-namespace samebits::cpu {
+namespace samebits {
 
 inline std::int64_t ranked_experts(const samebits_router_spec& spec) {  // R
   return std::int64_t{spec.num_experts} + spec.zero_experts;
@@ -20,4 +20,4 @@ inline std::int64_t topk_columns(const samebits_router_spec& spec) {  // K
   return spec.top_k + shared_in_gate(spec);
 }
 
-}  // namespace samebits::cpu
+}  // namespace samebits
