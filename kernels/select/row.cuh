@@ -31,32 +31,49 @@ SAMEBITS_HOST_DEVICE inline int candidates_of_warp(const RouterView& router) {
   return router.top_k < experts ? router.top_k : experts;
 }
 
-// Lays the arrays out from `base` on, 8-byte aligned; returns the bytes they take. The host calls it with null.
-SAMEBITS_HOST_DEVICE inline std::size_t lay_out_row(const RouterView& router, unsigned char* base, RowMemory& memory) {
+// Byte offsets of these arrays, and the bytes of them all.
+struct RowLayout {
+  std::size_t ranks, group_ranks, candidates, first, logits, scores, ids, chosen_logits, values, weights, bytes;
+};
+SAMEBITS_HOST_DEVICE inline RowLayout row_layout(const RouterView& router) {
   constexpr int kGroupCandidates = 2 * kSelectWarps;
   const int of_warps = candidates_of_warp(router) * kSelectWarps;
   std::size_t used = 0;
-  const auto ranks = [&](int count) {
-    Rank* here = reinterpret_cast<Rank*>(base + used);
-    used += static_cast<std::size_t>(count) * sizeof(Rank);
-    return here;
+  const auto take = [&](int count, std::size_t size) {
+    const std::size_t offset = used;
+    used += static_cast<std::size_t>(count) * size;
+    return offset;
   };
-  const auto floats = [&](int count) {
-    float* here = reinterpret_cast<float*>(base + used);
-    used += static_cast<std::size_t>(count) * sizeof(float);
-    return here;
-  };
-  memory.ranks = ranks(router.ranked_experts);
-  memory.group_ranks = ranks(router.spec.n_group);
-  memory.candidates = ranks(of_warps < kGroupCandidates ? kGroupCandidates : of_warps);
-  memory.first = ranks(router.top_k);
-  memory.logits = floats(router.gate_rows);
-  memory.scores = floats(router.gate_rows);
-  memory.ids = reinterpret_cast<std::int32_t*>(floats(router.columns));
-  memory.chosen_logits = floats(router.columns);
-  memory.values = floats(router.columns);
-  memory.weights = floats(router.columns);
-  return used;
+  RowLayout layout;
+  layout.ranks = take(router.ranked_experts, sizeof(Rank));
+  layout.group_ranks = take(router.spec.n_group, sizeof(Rank));
+  layout.candidates = take(of_warps < kGroupCandidates ? kGroupCandidates : of_warps, sizeof(Rank));
+  layout.first = take(router.top_k, sizeof(Rank));
+  layout.logits = take(router.gate_rows, sizeof(float));
+  layout.scores = take(router.gate_rows, sizeof(float));
+  layout.ids = take(router.columns, sizeof(std::int32_t));
+  layout.chosen_logits = take(router.columns, sizeof(float));
+  layout.values = take(router.columns, sizeof(float));
+  layout.weights = take(router.columns, sizeof(float));
+  layout.bytes = used;
+  return layout;
+}
+
+// base: 8-byte aligned.
+__device__ inline RowMemory row_memory(const RouterView& router, unsigned char* base) {
+  const RowLayout layout = row_layout(router);
+  const auto ranks = [&](std::size_t offset) { return reinterpret_cast<Rank*>(base + offset); };
+  const auto floats = [&](std::size_t offset) { return reinterpret_cast<float*>(base + offset); };
+  return {ranks(layout.ranks),
+          ranks(layout.group_ranks),
+          ranks(layout.candidates),
+          ranks(layout.first),
+          floats(layout.logits),
+          floats(layout.scores),
+          reinterpret_cast<std::int32_t*>(base + layout.ids),
+          floats(layout.chosen_logits),
+          floats(layout.values),
+          floats(layout.weights)};
 }
 
 }  // namespace samebits::cuda

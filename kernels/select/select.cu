@@ -64,8 +64,7 @@ __device__ void select_row(const RouterView& router, const CallView& call, std::
 __global__ void __launch_bounds__(kSelectThreads)
     select_kernel(const __grid_constant__ RouterView router, const __grid_constant__ CallView call) {
   extern __shared__ __align__(8) unsigned char shared[];
-  RowMemory memory;
-  lay_out_row(router, shared, memory);
+  const RowMemory memory = row_memory(router, shared);
   wait_for_previous_kernel();
   const std::int64_t num_valid_rows =
       call.num_valid_rows == nullptr ? call.num_tokens : clamp_rows(*call.num_valid_rows, call.num_tokens);
@@ -93,8 +92,7 @@ cudaError_t allow_most_shared_memory() {
 
 cudaError_t launch_select(const RouterView& router, const CallView& call, cudaStream_t stream) {
   if (call.num_tokens == 0) return cudaSuccess;
-  RowMemory memory;
-  const std::size_t shared_bytes = lay_out_row(router, nullptr, memory);
+  const std::size_t shared_bytes = row_layout(router).bytes;
   if (shared_bytes > kPlainSharedBytes) {
     const cudaError_t status = allow_most_shared_memory();
     if (status != cudaSuccess) return status;
