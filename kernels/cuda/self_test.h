@@ -6,11 +6,13 @@
 
 namespace samebits::cuda {
 
-// One step: 16 products of bf16 values added to an fp32 accumulator, and the bits that must come out.
+// One step: 16 products of bf16 values added to an accumulator (here a bf16 value), and the fp32 bits that must come
+// out.
 struct GoldenStep {
   const char* name;
   std::uint16_t a[16], b[16];
-  std::uint32_t accumulator, expected;
+  std::uint16_t accumulator;
+  std::uint32_t expected;
 };
 
 const std::vector<GoldenStep>& golden_steps();
@@ -21,7 +23,8 @@ enum class TensorCores {
   kOtherBits,  // a golden step gave other bits
 };
 
-// Of the current device; runs the golden steps at the first call for it. Throws Error where CUDA fails.
+// Of the current device. At the first call for it the decode and the prefill form run the golden steps, so that both of
+// their instructions are tested. Throws Error where CUDA fails.
 TensorCores test_tensor_cores();
 
 }  // namespace samebits::cuda
