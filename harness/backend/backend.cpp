@@ -18,11 +18,20 @@ namespace {
 
 constexpr std::string_view kMutantPrefix = "mutant:";
 
-#ifdef SAMEBITS_HAVE_CUDA
 constexpr std::string_view kCudaName = "cuda", kCudaLibrary = "libsamebits_cuda.so";
+#ifdef SAMEBITS_HAVE_CUDA
+constexpr bool kHasCuda = true;
+#else
+constexpr bool kHasCuda = false;
+#endif
 
 // The CUDA router lies beside the program and runs in a worker, as any router that a device fault may take down.
 std::unique_ptr<RouterUnderTest> open_cuda(const BackendOptions& options) {
+  if (!kHasCuda) {
+    throw BackendError(
+        "backend cuda: this program was built without CUDA; build it where nvcc is found "
+        "(-DSAMEBITS_CUDA=ON)");
+  }
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::canonical(worker_program(), error).parent_path();
   const std::filesystem::path library = folder / kCudaLibrary;
@@ -34,7 +43,6 @@ std::unique_ptr<RouterUnderTest> open_cuda(const BackendOptions& options) {
   }
   return std::make_unique<WorkerRouter>(library, options.timeout, options.interrupted);
 }
-#endif
 
 std::unique_ptr<RouterUnderTest> open_embedded(const AbiTable& table) {
   try {
@@ -51,9 +59,7 @@ std::unique_ptr<properties::Subject> open_backend(const BackendOptions& options)
     return make_subject(std::make_unique<WorkerRouter>(*options.plugin, options.timeout, options.interrupted));
   }
   if (options.name == "cpu") return make_subject(open_embedded(embedded_table()));
-#ifdef SAMEBITS_HAVE_CUDA
   if (options.name == kCudaName) return make_subject(open_cuda(options));
-#endif
   if (options.name.starts_with(kMutantPrefix)) {
     const std::string name = options.name.substr(kMutantPrefix.size());
     if (const mutants::Mutant* mutant = mutants::find_mutant(name.c_str())) {
@@ -67,9 +73,7 @@ std::unique_ptr<properties::Subject> open_backend(const BackendOptions& options)
 
 std::vector<BackendListing> list_backends() {
   std::vector<BackendListing> listings = {{"cpu", "the embedded CPU router (contract tc256)"}};
-#ifdef SAMEBITS_HAVE_CUDA
-  listings.push_back({std::string(kCudaName), "the CUDA router (contract tc256), in a worker"});
-#endif
+  if (kHasCuda) listings.push_back({std::string(kCudaName), "the CUDA router (contract tc256), in a worker"});
   for (const mutants::Mutant& mutant : mutants::all_mutants()) {
     listings.push_back({fmt::format("{}{}", kMutantPrefix, mutant.name), mutant.fault});
   }

@@ -286,9 +286,9 @@ TEST(OpenBackend, EveryListedBackendOpens) {
   }
 }
 
-#ifdef SAMEBITS_HAVE_CUDA
 TEST(OpenBackend, CudaOpensOrSaysWhatIsMissing) {
   const BackendOptions cuda{"cuda", std::nullopt, std::chrono::milliseconds(20000)};
+#ifdef SAMEBITS_HAVE_CUDA
   set_worker_program(SAMEBITS_PROGRAM);
   try {
     EXPECT_EQ(open_backend(cuda)->claims().name, "samebits-cuda");
@@ -299,8 +299,10 @@ TEST(OpenBackend, CudaOpensOrSaysWhatIsMissing) {
   EXPECT_THAT([&] { open_backend(cuda); },
               ::testing::ThrowsMessage<BackendError>(HasSubstr("/usr/bin/libsamebits_cuda.so is not there")));
   set_worker_program("/proc/self/exe");
-}
+#else
+  EXPECT_THAT([&] { open_backend(cuda); }, ::testing::ThrowsMessage<BackendError>(HasSubstr("built without CUDA")));
 #endif
+}
 
 TEST(OpenBackend, UnknownNamesAreRefusedWithSuggestions) {
   const auto message = [](const char* name) {
