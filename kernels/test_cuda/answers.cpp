@@ -77,7 +77,7 @@ void Caller::poison_workspace() {
 }
 
 void Caller::route(const std::uint16_t* rows, std::int64_t num_rows, const Answers& answers, std::int64_t first_answer,
-                   const std::int32_t* num_valid_rows) {
+                   const std::int32_t* num_valid_rows, const RowInfo& info) {
   const samebits_router_spec& spec = router_.spec();
   const std::int64_t h = spec.hidden_size, k = cpu::test::columns_of(spec), g = cpu::test::rows_of_gate(spec);
   samebits_inputs inputs{};
@@ -85,6 +85,11 @@ void Caller::route(const std::uint16_t* rows, std::int64_t num_rows, const Answe
   inputs.num_tokens = num_rows;
   inputs.hidden_states = {const_cast<std::uint16_t*>(rows), num_rows, h, h, SAMEBITS_BF16, 0};
   inputs.num_valid_rows = num_valid_rows;
+  const auto row_ints = [&](const std::int32_t* values) {
+    return samebits_tensor{const_cast<std::int32_t*>(values), 1, num_rows, num_rows, SAMEBITS_INT32, 0};
+  };
+  if (info.token_ids != nullptr) inputs.token_ids = row_ints(info.token_ids);
+  if (info.row_class != nullptr) inputs.row_class = row_ints(info.row_class);
   samebits_outputs outputs{};
   outputs.struct_size = sizeof(outputs);
   outputs.topk_ids = {answers.ids(first_answer), num_rows, k, k, SAMEBITS_INT32, 0};

@@ -40,6 +40,12 @@ class Answers {
   DeviceArray<float> weights_, logits_;
 };
 
+// What a call says about its rows beside their hidden states, on the device; null: absent.
+struct RowInfo {
+  const std::int32_t* token_ids = nullptr;
+  const std::int32_t* row_class = nullptr;
+};
+
 // Calls of one router on one stream, in one workspace.
 class Caller {
  public:
@@ -50,7 +56,7 @@ class Caller {
   void poison_workspace();
   // rows [n][H] of bf16 values; row i of the answer goes to row first_answer + i.
   void route(const std::uint16_t* rows, std::int64_t num_rows, const Answers& answers, std::int64_t first_answer = 0,
-             const std::int32_t* num_valid_rows = nullptr);
+             const std::int32_t* num_valid_rows = nullptr, const RowInfo& info = {});
   const std::string& kernel_name() const { return kernel_name_; }  // of the last call
 
  private:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/test_cuda/row_pool.h"
+#include "kernels/test_cuda/select_case.h"
 
 namespace samebits::cuda::test {
 namespace {
@@ -19,13 +20,18 @@ class Batches {
       : pool_(pool),
         caller_(pool.router(), max_rows, nullptr),
         batch_(static_cast<std::size_t>(max_rows * pool.hidden_size())),
+        token_ids_(static_cast<std::size_t>(max_rows)),
+        row_class_(static_cast<std::size_t>(max_rows)),
         answers_(pool.router(), max_rows) {}
 
   void run(std::int64_t num_rows, const RowOrder& order) {
     gather_rows(pool_.row(0), order, num_rows, pool_.hidden_size(), batch_.data(), nullptr);
+    const RowInfo all = pool_.info();
+    const RowInfo info{gather_ints(all.token_ids, order, num_rows, token_ids_),
+                       gather_ints(all.row_class, order, num_rows, row_class_)};
     answers_.poison(nullptr);
     caller_.poison_workspace();
-    caller_.route(batch_.data(), num_rows, answers_);
+    caller_.route(batch_.data(), num_rows, answers_, 0, nullptr, info);
     answers_.compare(num_rows, pool_.alone(), order, mismatches_.get(), nullptr);
     ++calls_[caller_.kernel_name()];
     rows_ += num_rows;
@@ -44,9 +50,17 @@ class Batches {
   std::int64_t rows() const { return rows_; }
 
  private:
+  static const std::int32_t* gather_ints(const std::int32_t* pool, const RowOrder& order, std::int64_t num_rows,
+                                         const DeviceArray<std::int32_t>& batch) {
+    if (pool == nullptr) return nullptr;
+    gather_rows(pool, order, num_rows, 2, batch.data(), nullptr);
+    return batch.data();
+  }
+
   const PoolOfRows& pool_;
   Caller caller_;
   DeviceArray<std::uint16_t> batch_;
+  DeviceArray<std::int32_t> token_ids_, row_class_;
   Answers answers_;
   Mismatches mismatches_;
   std::map<std::string, std::int64_t> calls_;
@@ -111,6 +125,27 @@ TEST_F(BatchInvariance, BatchSizesAtWhichKernelsChange) {
       }
     }
     batches.expect_same();
+  }
+}
+
+// Specs of every feature, each with rows without an answer: their class or token id does not exist.
+TEST_F(BatchInvariance, DrawnSpecs) {
+  constexpr std::int32_t kHiddenSizes[] = {8, 40, 256, 272};
+  constexpr std::uint64_t kSpecs = 24;
+  for (std::uint64_t seed = 0; seed < kSpecs; ++seed) {
+    samebits_router_spec spec = draw_spec(seed + 1000);
+    spec.hidden_size = kHiddenSizes[seed % std::size(kHiddenSizes)];
+    if (seed % 3 == 0) spec.input_norm = SAMEBITS_INPUT_NORM_RMSNORM_UNWEIGHTED, spec.input_norm_eps = 1e-6f;
+    spec.input_scale_vector = seed % 4 == 1;
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const PoolOfRows pool(spec, seed);
+    pool.expect_alone_equal_the_cpu(1);
+    Batches batches(pool, kPoolRows + 1);
+    for (const std::int64_t num_rows : kBatchSizes) {
+      if (num_rows <= kPoolRows + 1) batches.run(num_rows, {num_rows * 11, 8192, kPoolRows});
+    }
+    batches.expect_same();
+    if (HasFailure()) return;
   }
 }
 

@@ -118,9 +118,11 @@ __global__ void hold_multiprocessors_kernel(std::int32_t* started, const volatil
 
 }  // namespace
 
-void gather_rows(const std::uint16_t* pool, const RowOrder& order, std::int64_t num_rows, std::int64_t width,
-                 std::uint16_t* batch, cudaStream_t stream) {
-  gather_rows_kernel<<<static_cast<unsigned>(num_rows), kThreads, 0, stream>>>(pool, order, width, batch);
+void gather_rows(const void* pool, const RowOrder& order, std::int64_t num_rows, std::int64_t width, void* batch,
+                 cudaStream_t stream) {
+  const int threads = width < kThreads ? 32 : kThreads;
+  gather_rows_kernel<<<static_cast<unsigned>(num_rows), threads, 0, stream>>>(
+      static_cast<const std::uint16_t*>(pool), order, width, static_cast<std::uint16_t*>(batch));
   check_launch("gather_rows");
 }
 

@@ -19,9 +19,9 @@ struct RowOrder {
 
 // All of these launch one kernel on the stream and throw std::runtime_error where that fails. Matrices are dense.
 
-// batch[i] = pool[order(i)], rows of `width` bf16 values.
-void gather_rows(const std::uint16_t* pool, const RowOrder& order, std::int64_t num_rows, std::int64_t width,
-                 std::uint16_t* batch, cudaStream_t stream);
+// batch[i] = pool[order(i)], rows of `width` 16-bit words.
+void gather_rows(const void* pool, const RowOrder& order, std::int64_t num_rows, std::int64_t width, void* batch,
+                 cudaStream_t stream);
 
 // Adds to *count the 32-bit words of found[i], 0 <= i < num_rows, that differ from those of wanted[order(i)].
 void count_different(const void* found, const void* wanted, const RowOrder& order, std::int64_t num_rows,

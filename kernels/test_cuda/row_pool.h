@@ -14,7 +14,8 @@ namespace samebits::cuda::test {
 
 inline constexpr std::int64_t kPoolRows = 8193;  // 3 * 2731
 
-// Random constants, but gate row E/2 + i equals gate row i for i < E/16, and so does the selection bias: ties.
+// Random constants, but gate row E/2 + i equals gate row i for i < E/16, and so does the first class's
+// selection bias: ties.
 inline cpu::test::Constants tied_constants(const samebits_router_spec& spec, std::uint64_t seed) {
   cpu::test::Constants constants = cpu::test::random_constants(spec, seed);
   const std::int64_t e = spec.num_experts, h = spec.hidden_size;
@@ -53,21 +54,38 @@ inline std::vector<std::uint16_t> make_pool(std::int64_t hidden_size) {
   return pool;
 }
 
+// A value in [0, n) for each row of the pool, and one in 13 that is n; none where n is 0.
+inline std::vector<std::int32_t> draw_row_values(std::uint64_t seed, std::int32_t n) {
+  std::vector<std::int32_t> values;
+  for (std::uint64_t t = 0; n > 0 && t < kPoolRows; ++t) {
+    const std::uint64_t bits = cpu::test::draw(seed, t);
+    values.push_back(bits % 13 == 0 ? n : static_cast<std::int32_t>((bits >> 8) % static_cast<std::uint64_t>(n)));
+  }
+  return values;
+}
+
 // A router, its pool, and the answer of each row of the pool in a call of its own.
 class PoolOfRows {
  public:
   PoolOfRows(const samebits_router_spec& spec, std::uint64_t seed)
       : spec_(spec),
         constants_(tied_constants(spec, seed)),
+        host_token_ids_(draw_row_values(seed + 1, spec.hash_vocab_size)),
+        host_row_class_(draw_row_values(seed + 2, spec.num_bias_variants > 1 ? spec.num_bias_variants : 0)),
         router_(spec, cpu::test::abi_constants(spec, constants_)),
         host_rows_(make_pool(spec.hidden_size)),
         rows_(host_rows_),
+        token_ids_(host_token_ids_),
+        row_class_(host_row_class_),
         alone_(router_, kPoolRows) {
     Caller caller(router_, 1, nullptr);
     alone_.poison(nullptr);
     for (std::int64_t t = 0; t < kPoolRows; ++t) {
       caller.poison_workspace();
-      caller.route(row(t), 1, alone_, t);
+      const RowInfo all = info();
+      caller.route(row(t), 1, alone_, t, nullptr,
+                   {all.token_ids == nullptr ? nullptr : all.token_ids + t,
+                    all.row_class == nullptr ? nullptr : all.row_class + t});
     }
     check(cudaDeviceSynchronize(), "rows alone");
   }
@@ -79,14 +97,24 @@ class PoolOfRows {
   const Answers& alone() const { return alone_; }
   const std::uint16_t* row(std::int64_t t) const { return rows_.data() + t * hidden_size(); }
 
+  // Of all rows of the pool.
+  RowInfo info() const {
+    return {host_token_ids_.empty() ? nullptr : token_ids_.data(),
+            host_row_class_.empty() ? nullptr : row_class_.data()};
+  }
+
   // Compares the answers of every `step`-th row with those of the CPU backend, by bits.
   void expect_alone_equal_the_cpu(std::int64_t step) const {
     const std::int64_t h = hidden_size(), k = columns(), g = gate_rows();
     std::vector<std::uint16_t> hidden;
+    cpu::test::CallOptions options;
     for (std::int64_t t = 0; t < kPoolRows; t += step) {
       hidden.insert(hidden.end(), host_rows_.begin() + t * h, host_rows_.begin() + (t + 1) * h);
+      const auto index = static_cast<std::size_t>(t);
+      if (!host_token_ids_.empty()) options.token_ids.push_back(host_token_ids_[index]);
+      if (!host_row_class_.empty()) options.row_class.push_back(host_row_class_[index]);
     }
-    const cpu::test::Routed wanted = cpu::test::TestRouter(spec_, constants_).route(hidden);
+    const cpu::test::Routed wanted = cpu::test::TestRouter(spec_, constants_).route(hidden, options);
     const std::vector<std::int32_t> ids = read(alone_.ids(0), k);
     const std::vector<float> weights = read(alone_.weights(0), k), logits = read(alone_.logits(0), g);
     using cpu::test::rows_of, cpu::test::same_bits;
@@ -112,9 +140,11 @@ class PoolOfRows {
 
   samebits_router_spec spec_;
   cpu::test::Constants constants_;
+  std::vector<std::int32_t> host_token_ids_, host_row_class_;  // empty where the spec reads none
   DeviceRouter router_;
   std::vector<std::uint16_t> host_rows_;
   DeviceArray<std::uint16_t> rows_;
+  DeviceArray<std::int32_t> token_ids_, row_class_;
   Answers alone_;
 };
 
