@@ -18,29 +18,27 @@ target_link_libraries(samebits_cuda_kernels PUBLIC samebits_common CUDA::cudart_
 set_target_properties(samebits_cuda_kernels PROPERTIES
   CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON LINKER_LANGUAGE CXX)
 
-# libsamebits_cuda.so, beside the program, which loads it as its backend `cuda`.
-if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/abi.cpp)
-  add_library(samebits_cuda SHARED cuda/abi.cpp)
-  target_compile_definitions(samebits_cuda PRIVATE SAMEBITS_VERSION="${PROJECT_VERSION}")
-  target_link_libraries(samebits_cuda PUBLIC samebits::abi PRIVATE samebits_cuda_kernels)
-  target_link_options(samebits_cuda PRIVATE -Wl,-Bsymbolic
-                                            -Wl,--version-script,${CMAKE_CURRENT_SOURCE_DIR}/common/exports.map)
-  set_target_properties(samebits_cuda PROPERTIES
-    LINKER_LANGUAGE CXX CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
-    LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/common/exports.map LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
-    BUILD_RPATH "$ORIGIN/lib" INSTALL_RPATH "$ORIGIN/lib")
-endif()
+# libsamebits_cuda.so, for engines, and for the program, which loads it as its backend `cuda` from its own folder.
+add_library(samebits_cuda SHARED cuda/abi.cpp)
+add_library(samebits::cuda ALIAS samebits_cuda)
+target_compile_definitions(samebits_cuda PRIVATE SAMEBITS_VERSION="${PROJECT_VERSION}")
+target_link_libraries(samebits_cuda PUBLIC samebits::abi PRIVATE samebits_cuda_kernels)
+target_link_options(samebits_cuda PRIVATE -Wl,-Bsymbolic
+                                          -Wl,--version-script,${CMAKE_CURRENT_SOURCE_DIR}/common/exports.map)
+set_target_properties(samebits_cuda PROPERTIES
+  EXPORT_NAME cuda LINKER_LANGUAGE CXX CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+  LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/common/exports.map LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
+  BUILD_RPATH "$ORIGIN/lib" INSTALL_RPATH "$ORIGIN/lib")
+install(TARGETS samebits_cuda EXPORT samebits LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
-file(GLOB SAMEBITS_CUDA_TESTS CONFIGURE_DEPENDS test_cuda/*.cu test_cuda/*.cpp)
-if(SAMEBITS_BUILD_TESTS AND SAMEBITS_CUDA_TESTS)
+if(SAMEBITS_BUILD_TESTS)
+  file(GLOB SAMEBITS_CUDA_TESTS CONFIGURE_DEPENDS test_cuda/*.cu test_cuda/*.cpp)
   add_executable(cuda_test ${SAMEBITS_CUDA_TESTS})
   target_compile_options(cuda_test PRIVATE ${SAMEBITS_CUDA_OPTIONS})
   target_link_libraries(cuda_test PRIVATE samebits_cuda_kernels samebits::cpu GTest::gtest GTest::gtest_main
                                           ${CMAKE_DL_LIBS})
+  add_dependencies(cuda_test samebits_cuda)  # it loads the library that lies beside it
   set_target_properties(cuda_test PROPERTIES
     LINKER_LANGUAGE CXX RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} BUILD_RPATH "$ORIGIN/lib")
-  if(TARGET samebits_cuda)
-    add_dependencies(cuda_test samebits_cuda)  # it loads the library that lies beside it
-  endif()
   gtest_discover_tests(cuda_test DISCOVERY_TIMEOUT 60)
 endif()

@@ -17,7 +17,6 @@ namespace samebits::harness {
 namespace {
 
 constexpr std::string_view kMutantPrefix = "mutant:";
-
 constexpr std::string_view kCudaName = "cuda", kCudaLibrary = "libsamebits_cuda.so";
 #ifdef SAMEBITS_HAVE_CUDA
 constexpr bool kHasCuda = true;
@@ -25,7 +24,8 @@ constexpr bool kHasCuda = true;
 constexpr bool kHasCuda = false;
 #endif
 
-// The CUDA router lies beside the program and runs in a worker, as any router that a device fault may take down.
+// The CUDA router lies beside the program (installed: in the libraries' folder) and runs in a worker, as any router
+// that a device fault may take down.
 std::unique_ptr<RouterUnderTest> open_cuda(const BackendOptions& options) {
   if (!kHasCuda) {
     throw BackendError(
@@ -34,14 +34,14 @@ std::unique_ptr<RouterUnderTest> open_cuda(const BackendOptions& options) {
   }
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::canonical(worker_program(), error).parent_path();
-  const std::filesystem::path library = folder / kCudaLibrary;
-  if (!std::filesystem::exists(library, error)) {
-    throw BackendError(
-        fmt::format("backend cuda: {} is not there; build the target samebits_cuda, or copy it beside "
-                    "the program",
-                    library.string()));
+  for (const auto& library : {folder / kCudaLibrary, folder.parent_path() / SAMEBITS_INSTALL_LIBDIR / kCudaLibrary}) {
+    if (std::filesystem::exists(library, error)) {
+      return std::make_unique<WorkerRouter>(library, options.timeout, options.interrupted);
+    }
   }
-  return std::make_unique<WorkerRouter>(library, options.timeout, options.interrupted);
+  throw BackendError(
+      fmt::format("backend cuda: {} is not there; build the target samebits_cuda, or copy it beside the program",
+                  (folder / kCudaLibrary).string()));
 }
 
 std::unique_ptr<RouterUnderTest> open_embedded(const AbiTable& table) {
