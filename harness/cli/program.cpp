@@ -76,6 +76,7 @@ int parse_and_act(int argc, char** argv) {
   Program program;
   program.path = argv[0];
   add_fuzz(app, program);
+  add_sweep(app, program);
   add_gen(app, program);
   add_run(app, program);
   add_check(app, program);

@@ -14,6 +14,7 @@ struct Program {
 };
 
 void add_fuzz(CLI::App& app, Program& program);
+void add_sweep(CLI::App& app, Program& program);
 void add_gen(CLI::App& app, Program& program);
 void add_run(CLI::App& app, Program& program);
 void add_check(CLI::App& app, Program& program);
