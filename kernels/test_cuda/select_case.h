@@ -115,10 +115,11 @@ inline samebits_router_spec draw_spec_once(std::uint64_t seed) {
   return spec;
 }
 
+// Supported, and no more experts that compete than the routers on the device take.
 inline samebits_router_spec draw_spec(std::uint64_t seed) {
   for (std::uint64_t attempt = 0;; ++attempt) {
     const samebits_router_spec spec = draw_spec_once(draw(seed, attempt));
-    if (is_supported(spec)) return spec;
+    if (spec.num_experts + spec.zero_experts <= kExperts.back() && is_supported(spec)) return spec;
   }
 }
 
