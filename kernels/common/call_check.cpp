@@ -37,7 +37,7 @@ void check_bookkeeping(const samebits_router_spec& spec, const samebits_outputs&
   // Slots are int32. In double: no overflow in the check itself.
   const double slots = static_cast<double>(num_tokens) * static_cast<double>(topk_columns(spec));
   const double places = slots + std::min(static_cast<double>(gate_rows(spec)), slots) * std::max(o.block_size - 1, 0);
-  if (places > INT32_MAX) {
+  if (wants_bookkeeping(o) && places > INT32_MAX) {
     fail_invalid("num_tokens: found " + std::to_string(num_tokens) + ", but bookkeeping allowed at most " +
                  std::to_string(INT32_MAX) + " slots and block places; route fewer rows at a time");
   }

@@ -55,7 +55,7 @@ samebits_status samebits_describe(samebits_info* info) {
   known.output_order = SAMEBITS_ORDER_KEY_DESC_THEN_INDEX;
   known.returns_logits = 1;
   known.returns_bookkeeping = 1;
-  known.max_experts = cuda::kMaxRankedExperts + cuda::kMaxSharedInGate;
+  known.max_experts = cuda::kMaxGateRows;
   known.max_top_k = cuda::kMaxTopK;
   known.max_tokens = cuda::kMaxTokens;
   std::memset(info, 0, info->struct_size);

@@ -17,8 +17,7 @@ void check_at_most(const char* name, std::int64_t found, std::int64_t most) {
 }  // namespace
 
 void check_limits(const samebits_router_spec& spec) {
-  check_at_most("num_experts and zero_experts together", ranked_experts(spec), kMaxRankedExperts);
-  check_at_most("shared_experts in the gate", shared_in_gate(spec), kMaxSharedInGate);
+  check_at_most("num_experts, zero_experts and shared experts in the gate together", gate_rows(spec), kMaxGateRows);
   check_at_most("top_k", spec.top_k, kMaxTopK);
 }
 

@@ -7,8 +7,7 @@
 
 namespace samebits::cuda {
 
-inline constexpr std::int32_t kMaxRankedExperts = 2304;  // R
-inline constexpr std::int32_t kMaxSharedInGate = 64;
+inline constexpr std::int32_t kMaxGateRows = 2560;  // G: 2,304 experts, and room for zero and shared ones
 inline constexpr std::int32_t kMaxTopK = 64;
 inline constexpr std::int64_t kMaxTokens = INT32_MAX;  // num_valid_rows is int32
 

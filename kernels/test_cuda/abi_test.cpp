@@ -42,7 +42,7 @@ TEST(CudaAbi, Describe) {
   EXPECT_EQ(info.output_order, SAMEBITS_ORDER_KEY_DESC_THEN_INDEX);
   EXPECT_EQ(info.returns_logits, 1);
   EXPECT_EQ(info.returns_bookkeeping, 1);
-  EXPECT_EQ(info.max_experts, 2304 + 64);
+  EXPECT_EQ(info.max_experts, 2560);
   EXPECT_EQ(info.max_top_k, 64);
   EXPECT_EQ(info.max_hidden_size, 0);
   EXPECT_EQ(info.max_tokens, std::numeric_limits<std::int32_t>::max());
@@ -60,19 +60,19 @@ TEST(CudaAbi, SupportsNamesTheLimit) {
     EXPECT_EQ(library().supports(&spec, text, sizeof(text)), expected);
     return std::string(text);
   };
-  samebits_router_spec spec = plain_spec(64, 2304, 64);
+  samebits_router_spec spec = plain_spec(64, 2560, 64);
   EXPECT_EQ(reason(spec, SAMEBITS_OK), "");
   spec.top_k = 65;
   EXPECT_EQ(reason(spec, SAMEBITS_UNSUPPORTED), "top_k: found 65, this router has at most 64");
-  spec = plain_spec(64, 2305, 8);
-  EXPECT_EQ(reason(spec, SAMEBITS_UNSUPPORTED),
-            "num_experts and zero_experts together: found 2305, this router has at most 2304");
+  const std::string too_many =
+      "num_experts, zero_experts and shared experts in the gate together: found 2561, this router has at most 2560";
+  EXPECT_EQ(reason(plain_spec(64, 2561, 8), SAMEBITS_UNSUPPORTED), too_many);
   spec = sigmoid_bias_spec(64, 2304, 64);
   spec.shared_mode = SAMEBITS_SHARED_IN_GATE;
-  spec.shared_experts = 64;
+  spec.shared_experts = 256;
   EXPECT_EQ(reason(spec, SAMEBITS_OK), "");
-  spec.shared_experts = 65;
-  EXPECT_EQ(reason(spec, SAMEBITS_UNSUPPORTED), "shared_experts in the gate: found 65, this router has at most 64");
+  spec.shared_experts = 257;
+  EXPECT_EQ(reason(spec, SAMEBITS_UNSUPPORTED), too_many);
   spec = plain_spec(64, 8, 9);
   EXPECT_NE(reason(spec, SAMEBITS_INVALID_ARGUMENT).find("top_k: found 9"), std::string::npos);
 }
