@@ -212,7 +212,7 @@ inline void expect_same(const Routed& found, const Routed& right, const std::str
       return;
     }
     for (std::size_t i = 0; i < a.size(); ++i) {
-      if (std::memcmp(&a[i], &b[i], sizeof(a[i])) == 0) continue;
+      if (std::bit_cast<std::uint32_t>(a[i]) == std::bit_cast<std::uint32_t>(b[i])) continue;
       ADD_FAILURE() << what << " (" << found.kernel_name << "): " << name << "[" << i << "] is " << a[i] << ", not "
                     << b[i];
       return;

@@ -251,7 +251,7 @@ TEST_F(RouteTest, GraphsReplayWithOtherContents) {
     cudaGraphExec_t executable = nullptr;
     check(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
     for (const std::int32_t valid : {static_cast<std::int32_t>(t), 0, static_cast<std::int32_t>(t / 2), 9999}) {
-      const std::vector<std::uint16_t> hidden = normal_bf16(static_cast<std::uint64_t>(100 + valid), t * kHidden, 2.0f);
+      const std::vector<std::uint16_t> hidden = normal_bf16(100 + static_cast<std::uint64_t>(valid), t * kHidden, 2.0f);
       call.write_input(hidden);
       call.write_num_valid_rows(valid);
       check(cudaGraphLaunch(executable, stream), "cudaGraphLaunch");
