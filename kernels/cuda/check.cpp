@@ -13,4 +13,12 @@ void check(cudaError_t error, const char* call) {
   throw Error(error == cudaErrorMemoryAllocation ? SAMEBITS_OUT_OF_MEMORY : SAMEBITS_DEVICE_ERROR, text);
 }
 
+void check_device(int created_on) {
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  if (device == created_on) return;
+  fail_invalid("current device: found " + std::to_string(device) + ", allowed " + std::to_string(created_on) +
+               ", on which it was created; call cudaSetDevice");
+}
+
 }  // namespace samebits::cuda

@@ -9,4 +9,7 @@ namespace samebits::cuda {
 // runtime's last error, so that the next call does not meet it again.
 void check(cudaError_t error, const char* call);
 
+// Throws Error unless the current device is the one on which the object of the call was created.
+void check_device(int created_on);
+
 }  // namespace samebits::cuda

@@ -50,12 +50,16 @@ std::vector<float> read_floats(const samebits_tensor& tensor, std::int32_t round
 
 }  // namespace
 
+std::vector<std::uint16_t> read_weight_rows(const samebits_tensor& weight) {
+  return split_rows(HostCopy(weight).tensor(), weight.rows, weight.cols);
+}
+
 HostConstants read_constants(const samebits_router_spec& spec, const samebits_constants* from) {
   const samebits_constants constants = checked_constants(spec, from, SAMEBITS_MEMORY_HOST | SAMEBITS_MEMORY_DEVICE);
   HostConstants host;
   if (constants.gate_weight.data != nullptr) {
     host.num_parts = num_parts(constants.gate_weight.dtype);
-    host.weight_rows = split_rows(HostCopy(constants.gate_weight).tensor(), gate_rows(spec), spec.hidden_size);
+    host.weight_rows = read_weight_rows(constants.gate_weight);
   }
   host.linear_bias = read_floats(constants.linear_bias, spec.linear_bias_dtype);
   host.selection_bias = read_floats(constants.selection_bias, spec.selection_bias_dtype);

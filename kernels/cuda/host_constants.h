@@ -18,6 +18,9 @@ struct HostConstants {
   std::vector<std::int32_t> hash_table;  // [hash_vocab_size, k], checked
 };
 
+// A weight [rows, H] of dtype BF16 or FP32 in host or device memory, as split_rows makes it (logits/pack.h).
+std::vector<std::uint16_t> read_weight_rows(const samebits_tensor& weight);
+
 // Reads host or device memory, as the constants say. Throws Error for constants that do not fit the spec.
 HostConstants read_constants(const samebits_router_spec& spec, const samebits_constants* constants);
 

@@ -6,17 +6,15 @@
 #include "kernels/common/abi_struct.h"
 #include "kernels/common/error.h"
 #include "kernels/common/gate_input.h"
-#include "kernels/cuda/force_form.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/limits.h"
+#include "kernels/cuda/logits_stage.h"
 #include "kernels/cuda/router.h"
 #include "kernels/cuda/slices.h"
 #include "kernels/cuda/workspace.h"
 
 namespace samebits::cuda {
 namespace {
-
-constexpr std::uintptr_t kRowAlignment = 16;  // bytes; the logits kernels read whole units of this
 
 // A call whose arguments are checked.
 struct Call {
@@ -37,27 +35,6 @@ void check_workspace(const RouterView& router, std::int64_t num_tokens, const vo
                " rows need " + std::to_string(needed) + "; ask samebits_workspace_bytes");
 }
 
-void check_device(const Router& router) {
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  if (device == router.device) return;
-  fail_invalid("current device: found " + std::to_string(device) + ", allowed " + std::to_string(router.device) +
-               ", on which the router was created; call cudaSetDevice");
-}
-
-// Rows that the logits kernels cannot read where they are.
-bool needs_copy(const RouterView& router, const samebits_tensor& hidden) {
-  const bool strided = hidden.rows > 1 && hidden.row_stride * 2 % static_cast<std::int64_t>(kRowAlignment) != 0;
-  return router.hidden_size != router.padded_hidden_size || strided ||
-         reinterpret_cast<std::uintptr_t>(hidden.data) % kRowAlignment != 0;
-}
-
-Form choose_form(const Router& router, std::int64_t num_tokens) {
-  if (router.tensor_cores != TensorCores::kUsed) return Form::kPlain;
-  if (const std::optional<Form> forced = forced_form()) return *forced;
-  return num_tokens <= kDecodeRows ? Form::kDecode : Form::kPrefill;
-}
-
 Call checked_call(const Router& router, Source source, const samebits_inputs* inputs_from,
                   const samebits_outputs* outputs_from, void* workspace) {
   const RouterView& view = router.view;
@@ -70,9 +47,9 @@ Call checked_call(const Router& router, Source source, const samebits_inputs* in
                      std::to_string(kMaxTokens) + " rows a call");
   }
   check_workspace(view, num_tokens, workspace);
-  check_device(router);
+  check_device(router.device);
   if (source == Source::kHiddenStates) {
-    call.form = choose_form(router, num_tokens);
+    call.form = choose_form(router.tensor_cores, num_tokens);
     call.copies_rows = has_prepared_input(view.spec) || needs_copy(view, call.inputs.hidden_states);
   }
   call.slices = slices_of(view, call.form, num_tokens);
@@ -116,30 +93,6 @@ CallView view_of_slice(const Call& call, std::int64_t first, std::int64_t rows) 
   view.router_logits = advance(static_cast<float*>(out.router_logits.data), first * view.router_logits_stride);
   if (wants_bookkeeping(out)) view.slot_ids = call.workspace.slot_ids + first * call.router.view.columns;
   return view;
-}
-
-void launch_logits(const Call& call, std::int64_t first, CallView& view, cudaStream_t stream) {
-  const RouterView& router = call.router.view;
-  const samebits_tensor& hidden = call.inputs.hidden_states;
-  const std::uint16_t* given = static_cast<const std::uint16_t*>(hidden.data) + first * hidden.row_stride;
-  if (call.copies_rows) {
-    check(launch_prepare(router, view, given, hidden.row_stride, call.workspace.prepared, stream), "launch_prepare");
-    view.input = call.workspace.prepared;
-    view.input_stride = router.padded_hidden_size;
-  } else {
-    view.input = given;
-    view.input_stride = hidden.rows > 1 ? hidden.row_stride : router.hidden_size;
-  }
-  view.sums = call.workspace.sums;
-  view.num_sums = static_cast<std::int32_t>(num_sums(router, *call.form));
-  switch (*call.form) {
-    case Form::kPlain:
-      return check(launch_logits_plain(router, view, stream), "launch_logits_plain");
-    case Form::kDecode:
-      return check(launch_logits_decode(router, view, stream), "launch_logits_decode");
-    case Form::kPrefill:
-      return check(launch_logits_prefill(router, view, stream), "launch_logits_prefill");
-  }
 }
 
 void launch_bookkeeping(const Call& call, cudaStream_t stream) {
@@ -192,7 +145,10 @@ void route(const Router& router, Source source, const samebits_inputs* inputs, s
   }
   for (std::int64_t first = 0; first < num_tokens; first += call.slices.rows) {
     CallView view = view_of_slice(call, first, std::min(call.slices.rows, num_tokens - first));
-    if (call.form) launch_logits(call, first, view, stream);
+    if (call.form) {
+      const LogitsStage stage{*call.form, call.inputs.hidden_states, call.copies_rows, call.workspace};
+      launch_logits(router.view, stage, first, view, stream);
+    }
     check(launch_select(router.view, view, stream), "launch_select");
   }
   if (wants_bookkeeping(call.outputs)) launch_bookkeeping(call, stream);

@@ -11,7 +11,6 @@
 #include "kernels/logits/prefill.h"
 
 namespace samebits::cuda {
-namespace {
 
 RouterView sizes_of(const samebits_router_spec& spec) {
   RouterView view{};
@@ -27,8 +26,6 @@ RouterView sizes_of(const samebits_router_spec& spec) {
   view.input_scale = input_scale_factor(spec);
   return view;
 }
-
-}  // namespace
 
 void make_router(const samebits_router_spec* spec_from, const samebits_constants* constants_from, Router& router) {
   const samebits_router_spec spec = read_struct(spec_from, "spec");

@@ -22,6 +22,9 @@ struct Router {
   mutable ErrorTexts errors;
 };
 
+// The sizes of a router of this spec; no constants.
+RouterView sizes_of(const samebits_router_spec& spec);
+
 // Fills a new router, on the current device. Throws Error for a spec or constants that it cannot have.
 void make_router(const samebits_router_spec* spec, const samebits_constants* constants, Router& router);
 

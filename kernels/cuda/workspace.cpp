@@ -44,12 +44,13 @@ class Arena {
   std::size_t used_ = 0;
 };
 
-// What lasts for the whole call, for any form that needs up to num_slices slices.
+// What lasts for the whole call, for any form that needs up to num_slices slices. Without columns there are no slots.
 void take_call_regions(const RouterView& router, std::int64_t num_tokens, std::int64_t num_slices, Arena& arena,
                        Workspace& workspace) {
   arena.take(kWorkspaceHeaderBytes);
   workspace.slice_valid_rows =
       static_cast<std::int32_t*>(arena.take(static_cast<std::size_t>(num_slices) * sizeof(std::int32_t)));
+  if (router.columns == 0) return;
   const std::int64_t rows = bookkeep_rows(router, num_tokens);
   workspace.slot_ids = static_cast<std::int32_t*>(
       arena.take(static_cast<std::size_t>(rows) * static_cast<std::size_t>(router.columns) * sizeof(std::int32_t)));

@@ -1,0 +1,51 @@
+#include "kernels/cuda/logits_stage.h"
+
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/force_form.h"
+#include "kernels/cuda/launch.h"
+
+namespace samebits::cuda {
+namespace {
+
+constexpr std::uintptr_t kRowAlignment = 16;  // bytes
+
+}  // namespace
+
+Form choose_form(TensorCores tensor_cores, std::int64_t num_tokens) {
+  if (tensor_cores != TensorCores::kUsed) return Form::kPlain;
+  if (const std::optional<Form> forced = forced_form()) return *forced;
+  return num_tokens <= kDecodeRows ? Form::kDecode : Form::kPrefill;
+}
+
+bool needs_copy(const RouterView& router, const samebits_tensor& hidden) {
+  const bool strided = hidden.rows > 1 && hidden.row_stride * 2 % static_cast<std::int64_t>(kRowAlignment) != 0;
+  return router.hidden_size != router.padded_hidden_size || strided ||
+         reinterpret_cast<std::uintptr_t>(hidden.data) % kRowAlignment != 0;
+}
+
+void launch_logits(const RouterView& router, const LogitsStage& stage, std::int64_t first, CallView& view,
+                   cudaStream_t stream) {
+  const samebits_tensor& hidden = stage.hidden_states;
+  const std::uint16_t* given = static_cast<const std::uint16_t*>(hidden.data) + first * hidden.row_stride;
+  if (stage.copies_rows) {
+    std::uint16_t* prepared = stage.workspace.prepared;
+    check(launch_prepare(router, view, given, hidden.row_stride, prepared, stream), "launch_prepare");
+    view.input = prepared;
+    view.input_stride = router.padded_hidden_size;
+  } else {
+    view.input = given;
+    view.input_stride = hidden.rows > 1 ? hidden.row_stride : router.hidden_size;
+  }
+  view.sums = stage.workspace.sums;
+  view.num_sums = static_cast<std::int32_t>(num_sums(router, stage.form));
+  switch (stage.form) {
+    case Form::kPlain:
+      return check(launch_logits_plain(router, view, stream), "launch_logits_plain");
+    case Form::kDecode:
+      return check(launch_logits_decode(router, view, stream), "launch_logits_decode");
+    case Form::kPrefill:
+      return check(launch_logits_prefill(router, view, stream), "launch_logits_prefill");
+  }
+}
+
+}  // namespace samebits::cuda

@@ -1,0 +1,31 @@
+// The stage of a call that multiplies: which form, which rows, and its launch.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/cuda/form.h"
+#include "kernels/cuda/self_test.h"
+#include "kernels/cuda/view.h"
+#include "kernels/cuda/workspace.h"
+
+namespace samebits::cuda {
+
+// Plain where the tensor cores are not used; else the forced form, or the one for this many rows.
+Form choose_form(TensorCores tensor_cores, std::int64_t num_tokens);
+
+// Whether the rows cannot be read where they are: the kernels read whole units of 16 bytes.
+bool needs_copy(const RouterView& router, const samebits_tensor& hidden_states);
+
+struct LogitsStage {
+  Form form;
+  samebits_tensor hidden_states;  // [T, H] of the whole call
+  bool copies_rows;               // the product reads prepared rows of the workspace
+  Workspace workspace;
+};
+
+// Launches the product for the rows [first, first + view.num_tokens) of the call, and fills the input and the sums of
+// the view. Throws Error.
+void launch_logits(const RouterView& router, const LogitsStage& stage, std::int64_t first, CallView& view,
+                   cudaStream_t stream);
+
+}  // namespace samebits::cuda
