@@ -11,7 +11,8 @@ set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 # Everything but the C ABI, whose names the CPU backend has as well; tests link both.
 file(GLOB SAMEBITS_CUDA_SOURCES CONFIGURE_DEPENDS
      logits/*.cu logits/*.cpp select/*.cu select/*.cpp dispatch/*.cu dispatch/*.cpp cuda/*.cu cuda/*.cpp)
-list(REMOVE_ITEM SAMEBITS_CUDA_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/cuda/abi.cpp)
+list(REMOVE_ITEM SAMEBITS_CUDA_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/cuda/abi.cpp
+                                       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/front_abi.cpp)
 add_library(samebits_cuda_kernels STATIC ${SAMEBITS_CUDA_SOURCES})
 target_compile_options(samebits_cuda_kernels PRIVATE ${SAMEBITS_CUDA_OPTIONS})
 target_link_libraries(samebits_cuda_kernels PUBLIC samebits_common CUDA::cudart_static)
@@ -19,7 +20,7 @@ set_target_properties(samebits_cuda_kernels PROPERTIES
   CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON LINKER_LANGUAGE CXX)
 
 # libsamebits_cuda.so, for engines, and for the program, which loads it as its backend `cuda` from its own folder.
-add_library(samebits_cuda SHARED cuda/abi.cpp)
+add_library(samebits_cuda SHARED cuda/abi.cpp cuda/front_abi.cpp)
 add_library(samebits::cuda ALIAS samebits_cuda)
 target_compile_definitions(samebits_cuda PRIVATE SAMEBITS_VERSION="${PROJECT_VERSION}")
 target_link_libraries(samebits_cuda PUBLIC samebits::abi PRIVATE samebits_cuda_kernels)
