@@ -33,6 +33,7 @@ set_target_properties(samebits_cuda PROPERTIES
 install(TARGETS samebits_cuda EXPORT samebits LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
 if(SAMEBITS_BUILD_TESTS)
+  include(mutants/cuda_mutants.cmake)
   file(GLOB SAMEBITS_CUDA_TESTS CONFIGURE_DEPENDS test_cuda/*.cu test_cuda/*.cpp)
   add_executable(cuda_test ${SAMEBITS_CUDA_TESTS})
   target_compile_options(cuda_test PRIVATE ${SAMEBITS_CUDA_OPTIONS})

@@ -58,6 +58,19 @@ __global__ void __launch_bounds__(kThreads) number_slots(std::int64_t num_slots,
   if (slot < num_slots) slots[slot] = static_cast<std::int32_t>(slot);
 }
 
+#ifdef SAMEBITS_MUTANT_ATOMICS_FOR_SLOT_ORDER
+// Instead of number_slots: slots, and their ids with them, enter the sort in the order in which *counter meets them.
+__global__ void __launch_bounds__(kThreads)
+    number_slots_by_atomics(const std::uint32_t* slot_ids, std::int64_t num_slots, std::uint32_t* counter,
+                            std::uint32_t* ids, std::int32_t* slots) {
+  const std::int64_t slot = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (slot >= num_slots) return;
+  const std::uint32_t place = atomicAdd(counter, 1);
+  ids[place] = slot_ids[slot];
+  slots[place] = static_cast<std::int32_t>(slot);
+}
+#endif
+
 // First index of `sorted` [count] with a value of at least `value`.
 __device__ std::int64_t lower_bound(const std::uint32_t* sorted, std::int64_t count, std::uint32_t value) {
   std::int64_t first = 0, last = count;
@@ -178,6 +191,13 @@ cudaError_t launch_bookkeep(const RouterView& router, const CallView& call, cons
   if (num_slots > 0) {
     error = launch_pdl(number_slots, blocks_of(num_slots), kThreads, 0, stream, num_slots, scratch.slots);
     if (error != cudaSuccess) return error;
+#ifdef SAMEBITS_MUTANT_ATOMICS_FOR_SLOT_ORDER
+    auto* counter = reinterpret_cast<std::uint32_t*>(scratch.offsets);
+    cudaMemsetAsync(counter, 0, sizeof(*counter), stream);
+    number_slots_by_atomics<<<blocks_of(num_slots), kThreads, 0, stream>>>(ids.Current(), num_slots, counter,
+                                                                           ids.Alternate(), slots.Current());
+    ids.selector ^= 1;
+#endif
     std::size_t sort_bytes = scratch_bytes - scratch.bytes;
     error = sort_slots(scratch.sort, sort_bytes, ids, slots, num_slots, router.gate_rows, stream);
     if (error != cudaSuccess) return error;

@@ -72,6 +72,9 @@ __device__ void store_sums(const RouterView& router, const CallView& call, int t
       const int row = n * kTileTokens + 2 * (lane % 4) + i % 2;
       const int g = tile * kTileExperts + lane / 4 + 8 * (i / 2);
       if (row >= num_rows) continue;
+#ifdef SAMEBITS_MUTANT_STALE_WORKSPACE
+      if (kTokenTiles == 1 && row >= num_rows / 2 * 2) continue;
+#endif
       call.sums[((first_row + row) * router.num_chunks + chunk) * router.padded_gate_rows + g] = sums[n].values[i];
     }
   }
@@ -92,7 +95,9 @@ __global__ void __launch_bounds__(32 * kWarps)
   // The weights were written at creation, so their loads need not wait.
   Fragment weights[kChunkSteps];
   if (has_tile) load_weights(router, 0, tile, chunk, num_steps, lane, weights);
+#ifndef SAMEBITS_MUTANT_DROPPED_WAIT
   wait_for_previous_kernel();
+#endif
   const std::int64_t first_row = std::int64_t{blockIdx.x} * kTokens;
   const int num_rows = static_cast<int>(min(std::int64_t{kTokens}, valid_rows(call) - first_row));
   if (num_rows <= 0) return;

@@ -7,6 +7,12 @@
 
 namespace samebits::cuda {
 
+#ifdef SAMEBITS_MUTANT_INDEX_OVERFLOW
+using SumOffset = std::uint16_t;  // as 32 bits do where there are 65,536 times as many sums
+#else
+using SumOffset = std::int64_t;
+#endif
+
 // Parts are added left to right; `stride` lies between two of them.
 __device__ inline float fold_sums(const float* sums, int num_sums, int stride) {
   float sum = canonical(sums[0]);
@@ -27,13 +33,16 @@ __device__ inline float finish_logit(const RouterView& router, int expert, float
 // logits[0 .. G), also to the caller where wanted.
 __device__ inline void load_logits(Block block, const RouterView& router, const CallView& call, std::int64_t row,
                                    float* logits) {
-  const float* sums = call.sums + row * call.num_sums * router.padded_gate_rows;
+  const float* sums = call.sums + static_cast<SumOffset>(row * call.num_sums * router.padded_gate_rows);
+  int stride = router.padded_gate_rows;
+#ifdef SAMEBITS_MUTANT_ROW_DEPENDENT_DISPATCH
+  if (call.num_tokens <= 16) sums += std::int64_t{call.num_sums - 1} * stride, stride = -stride;
+#endif
   const float* given = call.given_logits + row * call.given_logits_stride;
   float* wanted = call.router_logits + row * call.router_logits_stride;
   for (int e = block.rank(); e < router.gate_rows; e += block.size) {
-    const float x = call.given_logits != nullptr
-                        ? canonical(given[e])
-                        : finish_logit(router, e, fold_sums(sums + e, call.num_sums, router.padded_gate_rows));
+    const float x = call.given_logits != nullptr ? canonical(given[e])
+                                                 : finish_logit(router, e, fold_sums(sums + e, call.num_sums, stride));
     logits[e] = x;
     if (call.router_logits != nullptr) wanted[e] = x;
   }

@@ -47,7 +47,9 @@ __device__ void select_row(const RouterView& router, const CallView& call, std::
     if (block.warp() == 0) write_no_experts(router, call, row);
     return;
   }
+#ifndef SAMEBITS_MUTANT_MISSING_BARRIER
   block.sync();
+#endif
   const bool sparsemixer = spec.selection_method == SAMEBITS_SELECT_SPARSEMIXER;
   if (spec.score_stage == SAMEBITS_SCORE_BEFORE_TOPK && !sparsemixer) {
     apply_score_func(block, spec, memory.logits, router.gate_rows, memory.scores);

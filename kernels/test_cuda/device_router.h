@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -21,7 +22,7 @@ using cpu::test::CallOptions;
 using cpu::test::Constants;
 using cpu::test::Routed;
 
-// The library that lies beside this program.
+// The library that lies beside this program, or the one that the environment variable SAMEBITS_CUDA_LIBRARY names.
 class CudaLibrary {
  public:
   static const CudaLibrary& get() {
@@ -46,6 +47,7 @@ class CudaLibrary {
  private:
   CudaLibrary() = default;
   static std::string path() {
+    if (const char* named = std::getenv("SAMEBITS_CUDA_LIBRARY"); named != nullptr && *named != '\0') return named;
     return std::filesystem::canonical("/proc/self/exe").parent_path() / "libsamebits_cuda.so";
   }
   template <class Function>
