@@ -23,7 +23,7 @@ struct FrontProjection {
   RouterView view{};
   std::vector<ColumnPiece> pieces;  // the gate, then the blocks; without outputs
   TensorCores tensor_cores = TensorCores::kOtherArch;
-  bool plain = false;  // all calls by the plain form
+  bool plain = false;  // all calls by the plain form; decided at creation, where it may be forced
   int device = 0;
   std::vector<DeviceArray> arrays;  // what the view points into
   mutable ErrorTexts errors;
