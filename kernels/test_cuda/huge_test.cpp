@@ -32,7 +32,7 @@ class HugeTest : public DeviceTest {
     ASSERT_GT(kRows * row_elements, std::int64_t{1} << 31);
     const std::int64_t boundary = (std::int64_t{1} << 31) / row_elements;
     const std::vector<std::int64_t> places = {
-        0, 1, 65535, 65536, kRows / 2 - 1, boundary - 1, boundary, boundary + 1, kRows - 65536, kRows - 2, kRows - 1};
+        0, 1, 65535, 65536, kRows / 4, boundary - 1, boundary, boundary + 1, kRows - 65536, kRows - 2, kRows - 1};
 
     DeviceArray<std::uint16_t> hidden(static_cast<std::size_t>(kRows * h));
     hidden.fill_bytes(0x3c);
