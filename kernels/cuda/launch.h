@@ -27,7 +27,8 @@ cudaError_t launch_logits_prefill(const RouterView& router, const CallView& call
 // them where wanted, score, rank, choose, weigh; ids, weights and slot_ids of all T rows, padding included.
 cudaError_t launch_select(const RouterView& router, const CallView& call, cudaStream_t stream);
 
-// dispatch/bookkeep.cu. From call.slot_ids, which it sorts in place; outputs that are null are not written. `scratch`: bookkeep_scratch_bytes.
+// dispatch/bookkeep.cu. From call.slot_ids, which it sorts in place; outputs that are null are not written. `scratch`:
+// bookkeep_scratch_bytes.
 struct BookkeepOutputs {
   std::int32_t block_size;
   std::int32_t *tokens_per_expert, *expert_offsets, *slot_of_position, *position_of_slot, *sorted_token_ids,
