@@ -64,7 +64,8 @@ enum class ScaleFamily {
 };
 enum class TokenFamily {
   kUniform,  // 0 .. vocab_size - 1
-  kEdges,    // one in four of them: 0, vocab_size - 1, vocab_size, -1, the greatest and the least int32
+  kEdges,    // one in four of them: 0, vocab_size - 1, vocab_size, -1, the greatest and the least int32; of int64 ids
+             // also 2^32 + i and -2^32 + i for an i of the table, the least and the greatest int64
 };
 enum class RowClassFamily {
   kAbsent,  // the tensor is not given: every row is of class 0

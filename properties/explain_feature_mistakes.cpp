@@ -28,6 +28,18 @@ std::int64_t class_of(const Setup& s) {
   return s.inputs->row_class.empty() ? 0 : s.inputs->row_class[static_cast<std::size_t>(s.row)];
 }
 
+// The table's row of another token where that of the row is outside of the table.
+bool use_token(Setup& s, std::int64_t (*token)(std::int64_t id, std::int64_t vocab_size)) {
+  if (s.routable || !has_table(s.spec)) return false;
+  const std::int64_t k = oracle::top_k(s.spec), vocab = std::ssize(s.inputs->hash_table) / k;
+  const std::int64_t other = token(s.inputs->token_ids[static_cast<std::size_t>(s.row)], vocab);
+  if (other < 0 || other >= vocab) return false;
+  const auto first = s.inputs->hash_table.begin() + other * k;
+  s.table_ids.assign(first, first + k);
+  s.routable = true;
+  return true;
+}
+
 // Logits of a gate that differs in one field.
 bool with_gate(Setup& s, bool possible, void (*edit)(RouterSpec&)) {
   if (!possible) return false;
@@ -139,15 +151,12 @@ constexpr Mistake kMistakes[] = {
      }},
     {"a token id outside the table clamped to it",
      [](Setup& s) {
-       if (s.routable || !has_table(s.spec)) return false;
-       const auto k = static_cast<std::ptrdiff_t>(oracle::top_k(s.spec));
-       const auto vocab = static_cast<std::int64_t>(s.inputs->hash_table.size()) / k;
-       const std::int64_t token =
-           std::clamp<std::int64_t>(s.inputs->token_ids[static_cast<std::size_t>(s.row)], 0, vocab - 1);
-       const auto first = s.inputs->hash_table.begin() + token * k;
-       s.table_ids.assign(first, first + k);
-       s.routable = true;
-       return true;
+       return use_token(s,
+                        [](std::int64_t id, std::int64_t vocab) { return std::clamp<std::int64_t>(id, 0, vocab - 1); });
+     }},
+    {"a token id outside the table cut to 32 bits",
+     [](Setup& s) {
+       return use_token(s, [](std::int64_t id, std::int64_t) -> std::int64_t { return static_cast<std::int32_t>(id); });
      }},
     {"the table's ids sorted",
      [](Setup& s) {

@@ -46,6 +46,13 @@ std::optional<Answer> with_ties_to_the_higher_id(const Setup& setup) {
   return route_chosen(setup, ids);
 }
 
+std::vector<std::string> note_of(const std::vector<const char*>& mistakes) {
+  if (mistakes.empty()) return {};
+  std::string note;
+  for (const char* text : mistakes) note += std::string(note.empty() ? "reproduced by: " : "; ") + text;
+  return {note};
+}
+
 }  // namespace
 
 Setup setup_of(const RouterSpec& spec, const oracle::RouterInputs& inputs, std::int64_t row,
@@ -82,15 +89,16 @@ std::vector<Alternative> alternatives(const RouterSpec& spec, const oracle::Rout
                                       std::span<const float> logits) {
   const Setup contract = setup_of(spec, inputs, row, logits);
   std::vector<Alternative> result;
-  if (auto answer = with_ties_to_the_higher_id(contract))
-    result.push_back({"ties to the higher id", *std::move(answer)});
-  for (const auto& mistakes : {general_mistakes(), feature_mistakes()}) {
+  for (const auto& mistakes : {feature_mistakes(), general_mistakes()}) {
     for (const Mistake& mistake : mistakes) {
       Setup setup = contract;
       if (!mistake.make(setup)) continue;
       result.push_back({mistake.text, setup.route()});
       if (mistake.then != nullptr) mistake.then(setup, result.back().answer);
     }
+  }
+  if (auto answer = with_ties_to_the_higher_id(contract)) {
+    result.push_back({"ties to the higher id", *std::move(answer)});
   }
   return result;
 }
@@ -112,45 +120,45 @@ std::vector<std::string> explain_logits(const RouterSpec& spec, const oracle::Ro
   const auto same = [](float a, float b) {
     return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) || (std::isnan(a) && std::isnan(b));
   };
-  std::vector<std::string> notes;
-  for (const auto& mistakes : {general_mistakes(), feature_mistakes()}) {
+  std::vector<const char*> found;
+  for (const auto& mistakes : {feature_mistakes(), general_mistakes()}) {
     for (const Mistake& mistake : mistakes) {
       Setup setup = contract;
       if (!mistake.make(setup)) continue;
       if (std::equal(observed.begin(), observed.end(), setup.logits.begin(), setup.logits.end(), same)) {
-        notes.push_back(std::string("reproduced by: ") + mistake.text);
+        found.push_back(mistake.text);
       }
     }
   }
-  return notes;
+  return note_of(found);
 }
 
 std::vector<std::string> explain_ids(const RouterSpec& spec, const oracle::RouterInputs& inputs, std::int64_t row,
                                      std::span<const float> logits, std::span<const std::int64_t> ids) {
   const bool in_order = has_table(spec);
-  std::vector<std::string> notes;
+  std::vector<const char*> found;
   for (const Alternative& other : alternatives(spec, inputs, row, logits)) {
     const std::vector<std::int32_t>& others = other.answer.ids;
     const bool same = in_order ? std::equal(ids.begin(), ids.end(), others.begin(), others.end())
                                : std::is_permutation(ids.begin(), ids.end(), others.begin(), others.end());
-    if (same) notes.push_back(std::string("reproduced by: ") + other.text);
+    if (same) found.push_back(other.text);
   }
-  return notes;
+  return note_of(found);
 }
 
 std::vector<std::string> explain_weights(const RouterSpec& spec, const oracle::RouterInputs& inputs, std::int64_t row,
                                          std::span<const float> logits, std::span<const std::int64_t> ids,
                                          std::span<const float> weights) {
-  std::vector<std::string> notes;
+  std::vector<const char*> found;
   for (const Alternative& other : alternatives(spec, inputs, row, logits)) {
     bool same = other.answer.ids.size() == ids.size();
     for (std::size_t i = 0; same && i < ids.size(); ++i) {
       same = other.answer.ids[i] == ids[i] &&
              std::bit_cast<std::uint32_t>(other.answer.weights[i]) == std::bit_cast<std::uint32_t>(weights[i]);
     }
-    if (same) notes.push_back(std::string("reproduced by: ") + other.text);
+    if (same) found.push_back(other.text);
   }
-  return notes;
+  return note_of(found);
 }
 
 }  // namespace samebits::properties

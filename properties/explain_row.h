@@ -19,20 +19,22 @@ struct Alternative {
   const char* text;  // "the selection bias rounded to bf16"
   oracle::RowAnswer<float> answer;
 };
-// The answers of all known mistakes that this spec leaves room for, whether they differ from the right answer or not.
-// `row` is a row of the case's tensors `inputs`, `logits` [G] are its finished logits as the contract has them.
+// The answers of all known mistakes that this spec leaves room for, whether they differ from the right answer or not:
+// first those of its features, which say most, last that of ties, which any router may make. `row` is a row of the
+// case's tensors `inputs`, `logits` [G] are its finished logits as the contract has them.
 std::vector<Alternative> alternatives(const oracle::RouterSpec& spec, const oracle::RouterInputs& inputs,
                                       std::int64_t row, std::span<const float> logits);
 
-// One line for each mistake that reproduces the returned logits `observed` [G] bit for bit (any NaN for NaN).
+// "reproduced by: A; B": all mistakes, in the order above, that reproduce the returned logits `observed` [G] bit for
+// bit (any NaN for NaN). One note, so that a report that shows few notes names them all; no note where there is none.
 std::vector<std::string> explain_logits(const oracle::RouterSpec& spec, const oracle::RouterInputs& inputs,
                                         std::int64_t row, std::span<const float> logits,
                                         std::span<const float> observed);
-// One line for each mistake that reproduces the set `ids`; where a table gives the ids, in their order.
+// The same for the set `ids`; where a table gives the ids, for their order too.
 std::vector<std::string> explain_ids(const oracle::RouterSpec& spec, const oracle::RouterInputs& inputs,
                                      std::int64_t row, std::span<const float> logits,
                                      std::span<const std::int64_t> ids);
-// One line for each mistake that reproduces ids and weights bit for bit.
+// The same for ids and weights, bit for bit.
 std::vector<std::string> explain_weights(const oracle::RouterSpec& spec, const oracle::RouterInputs& inputs,
                                          std::int64_t row, std::span<const float> logits,
                                          std::span<const std::int64_t> ids, std::span<const float> weights);

@@ -193,7 +193,7 @@ void sparsemixer_threshold(const RouterSpec& spec, const Draw&, CaseDescription&
 constexpr std::array kHazards = {
     Hazard{"softcap", HazardStage::kFull, has_softcap, 16, 6, softcap},
     Hazard{"row_classes", HazardStage::kAny, has_row_classes, 24, 6, row_classes},
-    Hazard{"token_edges", HazardStage::kAny, has_table, 24, 8, token_edges},
+    Hazard{"token_edges", HazardStage::kAny, has_table, 64, 8, token_edges},
     Hazard{"own_vocabulary", HazardStage::kLogits, has_table, 8, 0, own_vocabulary},
     Hazard{"table_underflow", HazardStage::kLogits, has_table, 16, 6, table_underflow},
     Hazard{"zero_experts", HazardStage::kLogits, has_zero_experts, 12, 6, zero_experts},

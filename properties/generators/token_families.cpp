@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 #include <numeric>
+#include <span>
 
 #include "properties/generators/families.h"
 #include "properties/generators/random_bits.h"
@@ -10,15 +11,13 @@
 namespace samebits::properties {
 namespace {
 
-constexpr std::int64_t kLeastInt32 = std::numeric_limits<std::int32_t>::min();
-constexpr std::int64_t kGreatestInt32 = std::numeric_limits<std::int32_t>::max();
+using Int32 = std::numeric_limits<std::int32_t>;
+using Int64 = std::numeric_limits<std::int64_t>;
 
 // Uniform below `size`, or one in four of `edges`.
-template <std::size_t N>
-std::int64_t with_edges(std::uint64_t bits, std::int64_t size, bool has_edges,
-                        const std::array<std::int64_t, N>& edges) {
+std::int64_t with_edges(std::uint64_t bits, std::int64_t size, bool has_edges, std::span<const std::int64_t> edges) {
   if (!has_edges || (bits & 3) != 0) return uniform_below(bits, size);
-  return edges[(bits >> 2) % N];
+  return edges[(bits >> 2) % edges.size()];
 }
 
 }  // namespace
@@ -44,10 +43,16 @@ std::vector<std::int32_t> generate_hash_table(const CaseDescription& d, const Ke
 }
 
 std::vector<std::int64_t> generate_token_ids(const CaseDescription& d, const Kept& kept) {
-  const std::array<std::int64_t, 6> edges = {0, d.vocab_size - 1, d.vocab_size, -1, kGreatestInt32, kLeastInt32};
+  constexpr std::int64_t kWrap = std::int64_t{1} << 32;
   std::vector<std::int64_t> ids;
   for (const std::int64_t row : kept.rows) {
     const std::uint64_t bits = random_bits(d.data_key, Stream::kTokenIds, row, 0);
+    const std::int64_t id = uniform_below(bits, d.vocab_size);
+    // Cut to 32 bits, the wide ones are tokens of the table or -1.
+    const std::array<std::int64_t, 12> all = {
+        0,          d.vocab_size - 1, d.vocab_size, -1,           Int32::max(), Int32::min(),
+        kWrap + id, id - kWrap,       kWrap + id,   Int64::min(), id - kWrap,   Int64::max()};
+    const std::span<const std::int64_t> edges = std::span(all).first(d.token_ids_int32 ? 6 : all.size());
     ids.push_back(with_edges(bits, d.vocab_size, d.tokens == TokenFamily::kEdges, edges));
   }
   return ids;
@@ -58,7 +63,7 @@ std::vector<std::int32_t> generate_row_class(const Case& c, const Kept& kept) {
   const auto classes = static_cast<std::int64_t>(c.spec.selection.bias_variants.size());
   std::vector<std::int32_t> result;
   if (d.row_classes == RowClassFamily::kAbsent || classes < 2) return result;
-  const std::array<std::int64_t, 4> edges = {-1, classes, kGreatestInt32, kLeastInt32};
+  const std::array<std::int64_t, 4> edges = {-1, classes, Int32::max(), Int32::min()};
   for (const std::int64_t row : kept.rows) {
     const std::uint64_t bits = random_bits(d.data_key, Stream::kRowClass, row, 0);
     result.push_back(

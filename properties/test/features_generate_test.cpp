@@ -176,6 +176,17 @@ TEST(FeatureHazard, TokenIdsAtTheEdgesAndRepeated) {
     EXPECT_THAT(inputs.token_ids, testing::Contains(edge));
   }
   EXPECT_GE(std::count(inputs.token_ids.begin(), inputs.token_ids.end(), vocab / 2), 3);
+  // Ids outside of the table that are inside when cut to 32 bits, from above and from below; the ends of int64.
+  constexpr std::int64_t kWrap = std::int64_t{1} << 32;
+  const auto in_table = [&](std::int64_t id) { return id >= 0 && id < vocab; };
+  EXPECT_THAT(inputs.token_ids, testing::Contains(testing::Truly([&](auto id) { return in_table(id - kWrap); })));
+  EXPECT_THAT(inputs.token_ids, testing::Contains(testing::Truly([&](auto id) { return in_table(id + kWrap); })));
+  EXPECT_THAT(inputs.token_ids, testing::Contains(std::numeric_limits<std::int64_t>::min()));
+  EXPECT_THAT(inputs.token_ids, testing::Contains(std::numeric_limits<std::int64_t>::max()));
+
+  Case narrow = c;
+  narrow.description.token_ids_int32 = true;
+  for (const std::int64_t id : materialize(narrow).token_ids) EXPECT_EQ(id, static_cast<std::int32_t>(id));
   EXPECT_EQ(directed_case(table_spec(), "own_vocabulary").description.vocab_size, 300);
 }
 
@@ -270,7 +281,7 @@ TEST(Features, GoldenHashesOfGeneratedCases) {
     for (const Case& c : directed(spec)) hash = hash * 31 + hash_of(materialize(c));
     hashes.push_back(hash);
   }
-  const std::vector<std::uint64_t> golden = {0x5f998305932960d4u, 0x66f7c54c3f8ed72bu, 0x474caa8b4af70a63u,
+  const std::vector<std::uint64_t> golden = {0x5f998305932960d4u, 0x66f7c54c3f8ed72bu, 0xfbef54fe1b845d84u,
                                              0x95c1ce419544a64bu, 0x95c1ce419544a64bu, 0x7787d01449e521d1u,
                                              0xe1c770f5c1bfd052u, 0xc42f273f8a43af12u, 0x4b41096b470fa05du,
                                              0xab8fa558f781e751u, 0x64f59c618ded3882u};
