@@ -27,7 +27,7 @@ struct Options {
   std::int64_t shards = 1;
 };
 
-std::int64_t number(const std::string& option, const std::string& text) {
+std::int64_t number(const std::string& option, const std::string& text, std::int64_t least = 0) {
   std::size_t end = 0;
   long long value = -1;
   try {
@@ -35,8 +35,9 @@ std::int64_t number(const std::string& option, const std::string& text) {
   } catch (const std::exception&) {
     end = 0;
   }
-  if (end == 0 || end != text.size() || value < 0) {
-    throw std::invalid_argument(option + ": found '" + text + "'; allowed: an integer from 0 on");
+  if (end == 0 || end != text.size() || value < least) {
+    throw std::invalid_argument(option + ": found '" + text + "'; allowed: an integer from " + std::to_string(least) +
+                                " on");
   }
   return value;
 }
@@ -48,11 +49,11 @@ Options parse(int argc, char** argv) {
     if (i + 1 >= argc) throw std::invalid_argument(option + ": found no value; write one after it");
     const std::string value = argv[i + 1];
     if (option == "--cases") {
-      options.cases = number(option, value);
+      options.cases = number(option, value, 1);
     } else if (option == "--case") {
       options.single_case = number(option, value);
     } else if (option == "--full-size") {
-      options.full_size_rows = number(option, value);
+      options.full_size_rows = number(option, value, 1);
     } else if (option == "--seed") {
       options.seed = static_cast<std::uint64_t>(number(option, value));
     } else if (option == "--shard") {
