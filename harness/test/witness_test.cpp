@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yaml-cpp/yaml.h>
 
@@ -17,6 +18,7 @@
 #include "harness/io/tensor_text.h"
 #include "harness/test/io_temp_folder.h"
 #include "harness/witness/compare.h"
+#include "harness/witness/index.h"
 #include "harness/witness/row_certificate.h"
 #include "oracle/exact/logit_bounds.h"
 #include "oracle/reference/answer.h"
@@ -202,6 +204,49 @@ TEST(Witness, TableOfLiveBlocksResolves) {
     }
   }
   EXPECT_GE(resolved, 81);
+}
+
+class WitnessIndex : public testing::Test {
+ protected:
+  std::string error_of(const std::string& text) const {
+    try {
+      read_index(folder_.write("index.yaml", text));
+    } catch (const FileError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+  TempFolder folder_;
+};
+
+TEST_F(WitnessIndex, RunsAreReadWithTheirDifferences) {
+  const std::vector<RecordedRun> runs = read_index(folder_.write(
+      "index.yaml",
+      "runs:\n- name: a 64\n  dtype: bf16\n  file: a.safetensors\n  spec: qwen3-30b-a3b\n  variant: fp32_router\n"
+      "  set: {shape.hidden_size: 64}\n  wrong_rules: false\n  input_roundings: 2\n"
+      "  differences:\n  - kind: rounded\n    set: {score.dtype: bf16}\n    key_roundings: 1\n"));
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].name, "a 64");
+  EXPECT_EQ(runs[0].file, folder_ / "a.safetensors");
+  EXPECT_EQ(runs[0].resolution.variant, "fp32_router");
+  EXPECT_EQ(runs[0].resolution.set.size(), 1u);
+  EXPECT_FALSE(runs[0].try_wrong_rules);
+  EXPECT_EQ(runs[0].input_roundings, 2);
+  ASSERT_EQ(runs[0].differences.size(), 1u);
+  EXPECT_EQ(runs[0].differences[0].kind, "rounded");
+  EXPECT_EQ(runs[0].differences[0].roundings.key, 1);
+}
+
+TEST_F(WitnessIndex, LiesAreRefused) {
+  using testing::HasSubstr;
+  EXPECT_THROW(read_index(folder_ / "missing.yaml"), FileError);
+  EXPECT_THAT(error_of(""), HasSubstr("allowed: a mapping with runs"));
+  EXPECT_THAT(error_of("other: []\n"), HasSubstr("unknown field \"other\""));
+  EXPECT_THAT(error_of("runs: 7\n"), HasSubstr("runs: found \"7\"; allowed: a list"));
+  EXPECT_THAT(error_of("runs: []\n"), HasSubstr("found an empty list; allowed: one run or more"));
+  EXPECT_THAT(error_of("runs:\n- name: a\n"), HasSubstr("field \"dtype\" is missing"));
+  EXPECT_THAT(error_of("runs:\n- {name: a, dtype: fp32, file: f, spec: s, input_roundings: -1}\n"),
+              HasSubstr("allowed: an integer from 0"));
 }
 
 }  // namespace

@@ -6,59 +6,25 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
-#include <yaml-cpp/yaml.h>
 
 #include "harness/witness/compare.h"
+#include "harness/witness/index.h"
 
 namespace samebits::harness {
 namespace {
 
-std::vector<oracle::Assignment> read_assignments(const YAML::Node& map) {
-  std::vector<oracle::Assignment> result;
-  for (const auto& entry : map) result.push_back({entry.first.as<std::string>(), entry.second.as<std::string>()});
-  return result;
-}
-
-RecordedRun read_run(const YAML::Node& node, const std::filesystem::path& folder) {
-  RecordedRun run;
-  run.name = node["name"].as<std::string>();
-  run.dtype = node["dtype"].as<std::string>();
-  run.file = folder / node["file"].as<std::string>();
-  run.spec = node["spec"].as<std::string>();
-  if (node["layer"]) run.resolution.layer = node["layer"].as<std::string>();
-  if (node["variant"]) run.resolution.variant = node["variant"].as<std::string>();
-  run.resolution.set = read_assignments(node["set"]);
-  run.try_wrong_rules = node["wrong_rules"].as<bool>(true);
-  run.input_roundings = node["input_roundings"].as<int>(0);
-  for (const YAML::Node& difference : node["differences"]) {
-    const auto count = [&difference](const char* name) { return difference[name].as<int>(0); };
-    run.differences.push_back({difference["kind"].as<std::string>(),
-                               read_assignments(difference["set"]),
-                               {.score = count("score_roundings"),
-                                .key = count("key_roundings"),
-                                .group = count("group_roundings"),
-                                .threshold = count("threshold_roundings"),
-                                .weight = count("weight_roundings"),
-                                .log = count("log_roundings")}});
-  }
-  return run;
-}
-
-int compare_all(const std::filesystem::path& index) {
+int compare_all(const std::vector<RecordedRun>& runs) {
   constexpr const char* kRow = "{:<48} {:<5} {:>6} {:>8} {:>10} {:>6} {:>7} {:>9} {:>11} {:>8} {:>6}\n";
   fmt::print(fmt::runtime(kRow), "router and hidden size", "", "rows", "decided", "by logits", "equal", "inside",
              "explained", "unexplained", "weights", "wrong");
   Comparison total;
   std::map<std::string, std::int64_t> explained;
-  const YAML::Node runs = YAML::LoadFile(index.string())["runs"];
-  for (const YAML::Node& node : runs) {
-    const RecordedRun run = read_run(node, index.parent_path());
+  for (const RecordedRun& run : runs) {
     const Comparison c = compare(run);
     std::int64_t run_explained = 0;
     for (const auto& [kind, count] : c.explained) {
@@ -92,7 +58,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    return samebits::harness::compare_all(argv[1]);
+    return samebits::harness::compare_all(samebits::harness::read_index(argv[1]));
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;
