@@ -89,10 +89,10 @@ SafeTensor tensor_from_file(const YamlMapping& mapping, const std::string& name,
 
 using Tensors = std::map<std::string, SafeTensor>;
 
-Tensors tensors_from_yaml(const YamlValue& value, const fs::path& folder) {
+// `files` receives what was read, by the name of the file.
+Tensors tensors_from_yaml(const YamlValue& value, const fs::path& folder, std::map<std::string, SafeTensors>& files) {
   const YamlMapping mapping(value, tensor_names());
   Tensors tensors;
-  std::map<std::string, SafeTensors> files;
   for (const auto& entry : value.node) {
     const std::string name = entry.first.Scalar();
     const YamlMapping tensor(mapping.at(name), {"dtype", "shape", "values", "nonzero", "file"});
@@ -100,6 +100,30 @@ Tensors tensors_from_yaml(const YamlValue& value, const fs::path& folder) {
                     tensor.has("file") ? tensor_from_file(tensor, name, folder, files) : tensor_from_yaml(tensor));
   }
   return tensors;
+}
+
+// The sizes of a case with data, for a program that reads its safetensors file alone.
+std::map<std::string, std::string> size_metadata(const properties::CaseDescription& d) {
+  return {{"num_tokens", std::to_string(d.num_tokens)},
+          {"num_experts", std::to_string(d.num_experts)},
+          {"top_k", std::to_string(d.top_k)},
+          {"zero_experts", std::to_string(d.zero_experts)},
+          {"shared_in_gate", std::to_string(d.shared_in_gate)},
+          {"vocab_size", std::to_string(d.vocab_size)},
+          {"num_valid_rows", std::to_string(d.data->valid_rows())}};
+}
+
+// Such a program would route another case than the one that is judged.
+void check_size_metadata(const YamlValue& value, const std::map<std::string, SafeTensors>& files,
+                         const properties::CaseDescription& d) {
+  for (const auto& [file_name, content] : files) {
+    for (const auto& [name, size] : size_metadata(d)) {
+      const auto found = content.metadata.find(name);
+      if (found == content.metadata.end() || found->second == size) continue;
+      value.fail(fmt::format("{}: metadata {}: found \"{}\"; allowed: \"{}\", as in this file and its tensors",
+                             file_name, name, found->second, size));
+    }
+  }
 }
 
 // Ids of a hash table that no router would be created with.
@@ -190,8 +214,9 @@ CaseFile parse_case(const fs::path& path) {
 
   std::optional<oracle::RouterInputs> data;
   Tensors tensors;
+  std::map<std::string, SafeTensors> files;
   if (root.has("tensors")) {
-    tensors = tensors_from_yaml(root.at("tensors"), path.parent_path());
+    tensors = tensors_from_yaml(root.at("tensors"), path.parent_path(), files);
     try {
       data = from_tensors(tensors);
     } catch (const std::invalid_argument& error) {
@@ -210,7 +235,10 @@ CaseFile parse_case(const fs::path& path) {
   if (!problems.empty()) {
     description.value().fail(fmt::format("with these sizes, {}: {}", problems.front().path, problems.front().message));
   }
-  if (file.c.description.data) check_tensors(root.at("tensors"), tensors, file.c);
+  if (file.c.description.data) {
+    check_tensors(root.at("tensors"), tensors, file.c);
+    check_size_metadata(root.at("tensors"), files, file.c.description);
+  }
   if (root.has("expected")) {
     file.expected = expected_from_yaml(
         YamlMapping(root.at("expected"), {"source", "fault", "rows", "weight_tolerance", "tolerance_reason"}), file.c);
@@ -264,15 +292,7 @@ void write_case_file(const fs::path& path, const CaseFile& file, bool with_data)
   const fs::path large_path = fs::path(path).replace_extension(".safetensors");
   SafeTensors large;
   const std::string text = case_yaml(copy, large_path.filename().string(), large, with_data);
-  if (with_data) {  // a program that cannot read YAML finds everything in one file
-    large.metadata = {{"num_tokens", std::to_string(description.num_tokens)},
-                      {"num_experts", std::to_string(description.num_experts)},
-                      {"top_k", std::to_string(description.top_k)},
-                      {"zero_experts", std::to_string(description.zero_experts)},
-                      {"shared_in_gate", std::to_string(description.shared_in_gate)},
-                      {"vocab_size", std::to_string(description.vocab_size)},
-                      {"num_valid_rows", std::to_string(description.data->valid_rows())}};
-  }
+  if (with_data) large.metadata = size_metadata(description);  // a program need not read YAML
   // The description last: where it is seen, its data are there.
   if (!large.tensors.empty()) write_safetensors(large_path, large);
   write_file(path, text);

@@ -150,7 +150,11 @@ class ResultReader {
     for (const RunRequest& request : plan_) {
       if (request.id == id) return request;
     }
-    fail(fmt::format("run \"{}\" is not one that this case and these claims ask for", id));
+    const bool claimed = content_.metadata.contains("claims");
+    fail(fmt::format("run \"{}\" is not one that this case and {} ask for", id,
+                     claimed
+                         ? "these claims"
+                         : "the default claims (the metadata claims are missing; write them, or leave the run out)"));
   }
 
   // All runs that a plain program wrote: it knows no statuses, so every run with ids is a good one.

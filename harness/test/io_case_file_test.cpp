@@ -354,6 +354,29 @@ TEST(CaseFile, TheTensorFileMayNotLie) {
   EXPECT_THAT(error_of(folder / "case.yaml"), HasSubstr("no tensor router_logits"));
 }
 
+TEST(CaseFile, SizesInTheMetadataMayNotContradictTheCase) {
+  const TempFolder folder;
+  CaseFile file;
+  file.c = generated(3);
+  write_case_file(folder / "case.yaml", file, /*with_data=*/true);
+  const SafeTensors written = read_safetensors(folder / "case.safetensors");
+  EXPECT_EQ(written.metadata.size(), 7u);
+  for (const auto& [name, size] : written.metadata) {
+    for (const std::string& other : {size + "0", std::string("-1"), std::string()}) {
+      SafeTensors content = written;
+      content.metadata[name] = other;
+      write_safetensors(folder / "case.safetensors", content);
+      EXPECT_THAT(error_of(folder / "case.yaml"),
+                  AllOf(HasSubstr("case.safetensors: metadata " + name + ": found \"" + other + "\""),
+                        HasSubstr("allowed: \"" + size + "\"")));
+    }
+  }
+  SafeTensors foreign = written;
+  foreign.metadata = {{"format", "pt"}};
+  write_safetensors(folder / "case.safetensors", foreign);
+  EXPECT_EQ(error_of(folder / "case.yaml"), "no error");
+}
+
 // Deterministic: the same mutations in every run.
 TEST(CaseFile, MutatedFilesAreReadOrRefusedAndNothingElse) {
   const TempFolder folder;

@@ -138,6 +138,8 @@ TEST(ResultFile, LiesAreRefused) {
   lie([](SafeTensors& s) { s.metadata["runs"] = "{}"; }, "allowed is a list");
   lie([](SafeTensors& s) { s.metadata["runs"] = std::string(10000, '['); }, "nested too deeply");
   lie([](SafeTensors& s) { s.metadata["runs"] = R"([{"id":"other","status":"ok"}])"; }, "run \"other\"");
+  lie([](SafeTensors& s) { s.metadata["runs"] = R"([{"id":"other","status":"ok"}])"; }, "this case and these claims");
+  lie([](SafeTensors& s) { s.metadata.clear(); }, "the metadata claims are missing");
   lie([](SafeTensors& s) { s.metadata["runs"] = R"([{"id":"main","status":"good"}])"; }, "ok, error, crashed");
   lie([](SafeTensors& s) { s.metadata["runs"] = R"([{"id":"main","status":"ok"},{"id":"main","status":"ok"}])"; },
       "twice");
