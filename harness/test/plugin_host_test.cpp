@@ -147,6 +147,29 @@ TEST(HostPlugin, GivenLogitsAreReadAndNotChanged) {
   EXPECT_EQ(logits, before);
 }
 
+// E = k = 1, with a zero expert and a shared expert in the gate: G = 3, K = 2.
+TEST(HostPlugin, ARowHasALogitOfEveryExpertAndAllColumns) {
+  struct LastLogits : HostRouter {
+    void logits(const float*, float*) const {}
+    void route(float* logits, std::int32_t* ids, float* weights) const {
+      for (int c = 0; c < 2; ++c) {
+        ids[c] = c + 1;
+        weights[c] = logits[c + 1];
+      }
+    }
+  };
+  LastLogits router{{plain_spec(), {}, {}, {}}};
+  router.spec.num_experts = router.spec.top_k = router.spec.zero_experts = router.spec.shared_experts = 1;
+  router.spec.shared_mode = SAMEBITS_SHARED_IN_GATE;
+  EXPECT_EQ(detail::workspace_bytes(router.spec), sizeof(float) * (2 + 3 + 2 + 2));
+  Call call(router.spec);
+  std::array<float, 6> logits = {4, 5, 6, 7, 8, 9};
+  call.inputs.router_logits = {logits.data(), 2, 3, 3, SAMEBITS_FP32, 0};
+  ASSERT_EQ(detail::route(router, call.inputs, call.outputs, call.workspace.data(), true), SAMEBITS_OK);
+  EXPECT_THAT(call.ids, ElementsAre(1, 2, -7, -7, -1, -1, -7, -7));
+  EXPECT_THAT(call.weights, ElementsAre(5.0f, 6.0f, -7.0f, -7.0f, 0.0f, 0.0f, -7.0f, -7.0f));
+}
+
 TEST(HostPlugin, WrongCallsAreErrorsWithAText) {
   const auto router = create(plain_spec(), Constants());
   Call call(router->spec);

@@ -3,11 +3,12 @@
 //   struct MyRouter : samebits::HostRouter {
 //     static void describe(samebits_info& info);         // name, version, arithmetic, claims; the rest is filled in
 //     static std::vector<samebits::Rule> rules(const samebits_router_spec& spec);  // what a spec must be like
-//     void logits(const float* x, float* logits) const;  // x [H] -> logits [E], one row; must not allocate
-//     void route(float* logits, int32_t* ids, float* weights) const;  // logits [E], which it may overwrite -> [K], [K]
+//     void logits(const float* x, float* logits) const;  // x [H] -> logits [G], one row; must not allocate
+//     void route(float* logits, int32_t* ids, float* weights) const;  // logits [G], which it may overwrite -> [K], [K]
 //   };
 //   SAMEBITS_HOST_PLUGIN(MyRouter)
 //
+// G, R and K are those of samebits.h; all experts compete (G = R = E, K = k) under the rules of `ordinary`.
 // Strides, dtypes, padding rows, workspace and error texts are handled here. C++17, no dependencies but samebits.h.
 // Other plug-ins (device memory, bookkeeping, returned logits, whole batches) export the functions of samebits.h
 // themselves.
@@ -30,9 +31,9 @@ namespace samebits {
 // Constants as fp32; a bias that the spec wants in bf16 is rounded.
 struct HostRouter {
   samebits_router_spec spec;
-  std::vector<float> gate_weight;     // [E, H], or empty: only given logits will be routed
-  std::vector<float> linear_bias;     // [E] or empty
-  std::vector<float> selection_bias;  // [E] or empty
+  std::vector<float> gate_weight;     // [G, H], or empty: only given logits will be routed
+  std::vector<float> linear_bias;     // [G] or empty
+  std::vector<float> selection_bias;  // [R] of row class 0, or empty
 };
 
 // A field of the spec that must have one value: "score_func: found softmax (1), this router has sigmoid (2)".
@@ -212,9 +213,13 @@ inline std::int32_t topk_columns(const samebits_router_spec* spec) {
   return spec->top_k + (spec->shared_mode == SAMEBITS_SHARED_IN_GATE ? spec->shared_experts : 0);
 }
 
-// One row of everything: hidden state [H], logits [E], ids [K], weights [K].
+inline std::int32_t gate_rows(const samebits_router_spec& spec) {
+  return spec.num_experts + spec.zero_experts + topk_columns(&spec) - spec.top_k;
+}
+
+// One row of everything: hidden state [H], logits [G], ids [K], weights [K].
 inline std::size_t workspace_bytes(const samebits_router_spec& spec) {
-  return sizeof(float) * static_cast<std::size_t>(spec.hidden_size + spec.num_experts + 2 * spec.top_k);
+  return sizeof(float) * static_cast<std::size_t>(spec.hidden_size + gate_rows(spec) + 2 * topk_columns(&spec));
 }
 
 template <class Router>
@@ -230,8 +235,9 @@ samebits_status route(const Router& router, const samebits_inputs& inputs, sameb
   if (!from_logits && router.gate_weight.empty()) return fail(SAMEBITS_INVALID_ARGUMENT, "there is no gate weight");
   float* const x = static_cast<float*>(workspace);
   float* const logits = x + spec.hidden_size;
-  float* const weights = logits + spec.num_experts;
-  std::int32_t* const ids = reinterpret_cast<std::int32_t*>(weights + spec.top_k);
+  float* const weights = logits + gate_rows(spec);
+  const std::int32_t columns = topk_columns(&spec);
+  std::int32_t* const ids = reinterpret_cast<std::int32_t*>(weights + columns);
   for (std::int64_t row = 0; row < inputs.num_tokens; ++row) {
     const bool padding = inputs.num_valid_rows != nullptr && row >= *inputs.num_valid_rows;
     if (!padding) {
@@ -239,7 +245,7 @@ samebits_status route(const Router& router, const samebits_inputs& inputs, sameb
       if (!from_logits) router.logits(x, logits);
       router.route(logits, ids, weights);
     }
-    for (std::int32_t column = 0; column < spec.top_k; ++column) {
+    for (std::int32_t column = 0; column < columns; ++column) {
       const std::int32_t id = padding ? -1 : ids[column];
       const std::int64_t at = row * outputs.topk_ids.row_stride + column;
       if (narrow) {
