@@ -266,6 +266,8 @@ void softmax(const float* x, std::int64_t n, float* y) {
       y[i] = 0.0f;
     } else if (largest == kInf) {
       y[i] = x[i] == kInf ? 1.0f : 0.0f;
+    } else if (x[i] == -kInf) {  // nearly every expert of a pass of sparsemixer
+      y[i] = 0.0f;
     } else {
       y[i] = exp_of(x[i] - largest);
     }
