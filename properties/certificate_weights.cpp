@@ -105,16 +105,21 @@ std::vector<Interval> weight_bounds(const RouterSpec& spec, const BoundedRow& ro
   if (readings.without_expert_0) without = bounds_of(spec, row, named, ambiguous);
   named.push_back(0);
   if (readings.with_expert_0) with = bounds_of(spec, row, named, ambiguous - 1);
+  if (!readings.with_expert_0) {  // an impossible reading adds nothing to the other
+    with = without;
+    with.emplace_back();
+  }
+  if (!readings.without_expert_0) without = with;
+  const bool surely_0 = ambiguous == 1 && !readings.without_expert_0;
 
   std::vector<Interval> bounds;
   std::size_t next = 0;
   for (const std::int64_t id : ids) {
     if (id == 0) {  // one slot of id 0 is that of expert 0, if any
-      const bool surely_0 = ambiguous == 1 && without.empty();
-      bounds.push_back(with.empty() ? Interval{} : surely_0 ? with.back() : hull(with.back(), {}));
+      bounds.push_back(surely_0 ? with.back() : hull(with.back(), {}));
       continue;
     }
-    bounds.push_back(with.empty() ? without[next] : without.empty() ? with[next] : hull(with[next], without[next]));
+    bounds.push_back(hull(with[next], without[next]));
     ++next;
   }
   return bounds;

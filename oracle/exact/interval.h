@@ -61,10 +61,10 @@ inline Interval rounded_to_bf16(Interval interval) {
 struct Steps {
   double unit;      // relative error of one rounding to nearest
   double flush;     // what a result may lose because it is too small to be a normal number
-  double vanishes;  // a result below is 0
+  double vanishes;  // an exponential below leads to a score of 0: see score_bounds.cpp
   bool formula;     // a rounding that the spec asks for takes place; else the router may also leave it out
 };
-inline constexpr Steps kFp32Steps{0x1p-24, 0x1p-126, 0x1p-150, false};
+inline constexpr Steps kFp32Steps{0x1p-24, 0x1p-126, 0x1p-152, false};
 inline constexpr Steps kFormula{0x1p-53, 0x1p-1022, 0.0, true};
 
 // The rounding to bf16 of such a value: of a fp32 value, or of a real number.

@@ -1,8 +1,13 @@
 // Error budget, with u the unit of one rounding: exp and division as in the header; one addition or multiplication u;
 // a sum of n terms in any order, online rescaling included, 2 n u. Results below the smallest normal number may be
-// flushed to zero, so every such result also has that absolute slack. A score below half the smallest subnormal is 0,
-// flushed or not: this is what makes a sum of scores vanish. With kFormula the same budgets cover the evaluation in
-// double.
+// flushed to zero, so every such result also has that absolute slack. With kFormula the same budgets cover the
+// evaluation in double.
+//
+// A fp32 result below 2^-150 is 0, flushed or not: this is what makes a sum of scores vanish. But a score is reached
+// through several results: the exponential, perhaps its rescaling by another one, and a quotient. Each may round what
+// is above 2^-150 up to 2^-149, at most twice as much. So a score is 0 in every router where its exponential, before
+// any division, is below a fourth of 2^-150; above that, and where only the quotient is so small, it may also be a few
+// times 2^-149.
 
 #include "oracle/exact/score_bounds.h"
 
@@ -43,8 +48,11 @@ Interval sqrt_softplus_bounds(Interval x, const Steps& steps) {
 // s_i grows with its own logit and falls with every other one.
 std::vector<Interval> softmax_bounds(std::span<const Interval> x, const Steps& steps) {
   const std::size_t n = x.size();
-  double max = -std::numeric_limits<double>::infinity();
-  for (const Interval& v : x) max = std::max(max, v.upper);
+  double max = -std::numeric_limits<double>::infinity(), least_max = max;
+  for (const Interval& v : x) {
+    max = std::max(max, v.upper);
+    least_max = std::max(least_max, v.lower);
+  }
 
   std::vector<double> low(n), high(n);
   double low_sum = 0.0, high_sum = 0.0, argument = 0.0;
@@ -71,7 +79,7 @@ std::vector<Interval> softmax_bounds(std::span<const Interval> x, const Steps& s
     const double others_high = std::max(high_sum - high[i], 0.0) + lost * high_sum;
     const double others_low = std::max(low_sum - low[i] - lost * low_sum, 0.0);
     const Interval exact{low[i] / (low[i] + others_high), high[i] / (high[i] + others_low)};
-    const bool zero = exact.upper * (1.0 + error) < steps.vanishes;
+    const bool zero = std::exp(x[i].upper - least_max) * (1.0 + error) < steps.vanishes;
     scores[i] = zero ? Interval{0.0, 0.0} : non_negative(widened(exact, error, steps.flush));
   }
   return scores;

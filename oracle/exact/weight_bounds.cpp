@@ -48,16 +48,31 @@ double weight_error(std::size_t k) {
   return (2.0 * static_cast<double>(k) + 10.0) * kU;
 }
 
-// A weight after its factors, of which each multiplies what was flushed before it. Products in any order must stay
-// finite: a router makes 0 of a weight that is not, and nothing is claimed.
-Interval finished(const RouterSpec::Weights& weights, Interval weight, double relative, const Factors& factors) {
-  double product = 1.0, largest = magnitude(weight), flushed = kFlush;
-  for (const double factor : factors) {
-    product *= factor;
-    largest *= std::max(1.0, std::fabs(factor));
-    flushed *= 1.0 + std::fabs(factor);
+// What a weight may lose because value * scale, formed before the division, is too small: the division by D multiplies
+// it. A D that is not 0 is 2^-149 or more, and its own error at most halves it. Infinite where the product may
+// overflow.
+double lost_before_division(const RouterSpec::Weights& weights, Interval value, Interval denominator) {
+  const double scale = std::fabs(static_cast<double>(static_cast<float>(weights.routed_scaling_factor)));
+  const double product = magnitude(value) * scale;
+  if (weights.renormalize == Renormalize::kNone || weights.scale_stage != ScaleStage::kBeforeDivide || product == 0.0) {
+    return 0.0;
   }
-  if (!std::isfinite(product) || !(largest < kSafeTotal)) return kUnbounded;
+  if (!(product < kSafeTotal)) return std::numeric_limits<double>::infinity();
+  const double least = std::min(std::fabs(denominator.lower), std::fabs(denominator.upper));
+  return 2.0 * kFlush / std::max(least, 0x1p-149);
+}
+
+// A weight after its factors, of which each multiplies what was flushed before it; `lost` before the learned ones.
+// Products in any order must stay finite: a router makes 0 of a weight that is not, and nothing is claimed.
+Interval finished(const RouterSpec::Weights& weights, Interval weight, double relative, double lost,
+                  const Factors& factors) {
+  const auto& [scale, per_expert, global] = factors;
+  const double product = scale * per_expert * global;
+  double largest = magnitude(weight);
+  for (const double factor : factors) largest *= std::max(1.0, std::fabs(factor));
+  if (!std::isfinite(product) || !std::isfinite(lost) || !(largest < kSafeTotal)) return kUnbounded;
+  const double flushed =
+      (kFlush * (1.0 + std::fabs(scale)) + lost) * (1.0 + std::fabs(per_expert)) * (1.0 + std::fabs(global));
   const auto [low, high] = std::minmax({weight.lower * product, weight.upper * product});
   return stored(widened({low, high}, relative, flushed), weights.dtype, kFp32Steps);
 }
@@ -96,14 +111,14 @@ struct LogSigmoids {
 
 // The sum of k weights that are `total` before their factors. Every weight has its own flush and, when it is stored as
 // bf16, its own rounding: half an ulp, 2^-8 relative.
-Interval finished_sum(const RouterSpec::Weights& weights, Interval total, double relative, std::size_t k,
+Interval finished_sum(const RouterSpec::Weights& weights, Interval total, double relative, double lost, std::size_t k,
                       const std::optional<float>& global) {
   const Factors factors = factors_of(weights, {.global = global}, 0);
   RouterSpec::Weights unrounded = weights;
   unrounded.dtype = FloatType::kFp32;
   double flushed = kFlush * static_cast<double>(k);
   for (const double factor : factors) flushed *= 1.0 + std::fabs(factor);
-  const Interval sum = finished(unrounded, total, relative, factors);
+  const Interval sum = finished(unrounded, total, relative, lost * static_cast<double>(k), factors);
   return widened(sum, weights.dtype == FloatType::kBf16 ? 0x1p-8 : 0.0, flushed);
 }
 
@@ -120,18 +135,20 @@ std::vector<Interval> weight_bounds(const RouterSpec::Weights& weights, std::spa
     total += magnitude(v);
     signed_values = signed_values || v.lower < 0.0;
   }
+  // A sum that overflows makes 0 of every weight.
+  if (weights.renormalize != Renormalize::kNone && !(total < kSafeTotal)) return std::vector<Interval>(k, kUnbounded);
   // Values of both signs cancel, so the error of their sum is relative to the sum of their magnitudes.
   const double error = weight_error(k);
   if (signed_values) sum = widened(sum, 0.0, error * total);
   const double lost = static_cast<double>(k + 1) * 0x1p-52 * total;  // by double, in sums that leave one value out
   const bool alone = k == 1 && unseen.upper == 0.0;
+  const Interval d{with_eps(weights, sum.lower), with_eps(weights, sum.upper)};
 
   std::vector<Interval> bounds;
   for (std::size_t i = 0; i < k; ++i) {
     const Interval v = values[i];
     Interval weight = v;
     if (weights.renormalize != Renormalize::kNone && signed_values) {
-      const Interval d{with_eps(weights, sum.lower), with_eps(weights, sum.upper)};
       if (d.lower <= 0.0 && d.upper >= 0.0) {  // the sum may vanish
         bounds.push_back(kUnbounded);
         continue;
@@ -145,7 +162,8 @@ std::vector<Interval> weight_bounds(const RouterSpec::Weights& weights, std::spa
       const double others_low = std::max(sum.lower - v.lower - lost, 0.0);
       weight = {share(weights, v.lower, others_high), share(weights, v.upper, others_low)};
     }
-    bounds.push_back(finished(weights, weight, error, factors_of(weights, scales, i)));
+    bounds.push_back(
+        finished(weights, weight, error, lost_before_division(weights, v, d), factors_of(weights, scales, i)));
   }
   return bounds;
 }
@@ -155,8 +173,9 @@ std::vector<Interval> log_space_weight_bounds(const RouterSpec::Weights& weights
   const LogSigmoids slots(logits);
   std::vector<Interval> bounds;
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    bounds.push_back(slots.error < 1.0 ? finished(weights, slots.share(i), slots.error, factors_of(weights, scales, i))
-                                       : kUnbounded);
+    bounds.push_back(slots.error < 1.0
+                         ? finished(weights, slots.share(i), slots.error, 0.0, factors_of(weights, scales, i))
+                         : kUnbounded);
   }
   return bounds;
 }
@@ -169,17 +188,20 @@ Interval weight_sum_bounds(const RouterSpec::Weights& weights, std::span<const I
     total = {total.lower + v.lower, total.upper + v.upper};
   }
   // S / (S + eps) and S / max(S, eps) grow with S; without eps the quotient is 1 whatever S is.
+  double lost = 0.0;
   if (weights.renormalize != Renormalize::kNone) {
+    if (!(total.upper < kSafeTotal)) return kUnbounded;
+    lost = lost_before_division(weights, total, {with_eps(weights, total.lower), with_eps(weights, total.upper)});
     total = {share(weights, total.lower, 0.0), share(weights, total.upper, 0.0)};
   }
-  return finished_sum(weights, total, weight_error(values.size()), values.size(), global);
+  return finished_sum(weights, total, weight_error(values.size()), lost, values.size(), global);
 }
 
 Interval log_space_weight_sum_bounds(const RouterSpec::Weights& weights, std::span<const Interval> logits,
                                      const std::optional<float>& global) {
   const LogSigmoids slots(logits);
   if (!(slots.error < 1.0)) return kUnbounded;
-  return finished_sum(weights, {1.0, 1.0}, slots.error, logits.size(), global);  // the shares sum to 1
+  return finished_sum(weights, {1.0, 1.0}, slots.error, 0.0, logits.size(), global);  // the shares sum to 1
 }
 
 }  // namespace samebits::oracle

@@ -243,6 +243,43 @@ TEST(ScoreBounds, SoftmaxOfWideIntervalsStaysAnInterval) {
   }
 }
 
+// e^-103.75 is 2^-149.7, which rounds to 2^-149; divided by 1.47 that is still 2^-149, although the exact quotient is
+// below 2^-150.
+TEST(ScoreBounds, NearHalfTheSmallestSubnormalAreOpenAndFarBelowAreZero) {
+  constexpr double kSmallest = 0x1p-149;
+  RouterSpec::Score softmax;
+  const std::vector<float> logits = {-128.0f, 16.75f, 16.0f, -87.0f};
+  const float last = std::exp(logits[3] - logits[1]);
+  ASSERT_EQ(last / (1.0f + std::exp(logits[2] - logits[1])), static_cast<float>(kSmallest));
+  const auto scores = score_bounds(softmax, points(logits), kFp32Steps);
+  EXPECT_TRUE(scores[3].contains(0.0));
+  EXPECT_TRUE(scores[3].contains(kSmallest));
+  EXPECT_EQ(scores[0].upper, 0.0) << "e^-144.75 is 2^-208";
+
+  const auto alone = [](ScoreFunc func, double x) {
+    RouterSpec::Score spec;
+    spec.func = func;
+    return score_bounds(spec, std::vector<Interval>{{x, x}}, kFp32Steps)[0];
+  };
+  for (const double x : {-103.5, -104.0, -105.0}) {  // 2^-149.3, 2^-150.04, 2^-151.5
+    EXPECT_TRUE(alone(ScoreFunc::kSigmoid, x).contains(0.0)) << x;
+    EXPECT_TRUE(alone(ScoreFunc::kSigmoid, x).contains(kSmallest)) << x;
+    EXPECT_TRUE(alone(ScoreFunc::kSqrtSoftplus, 2.0 * x).contains(0.0)) << x;
+    EXPECT_TRUE(alone(ScoreFunc::kSqrtSoftplus, 2.0 * x).contains(kSmallest)) << x;
+  }
+  EXPECT_EQ(alone(ScoreFunc::kSigmoid, -106.0).upper, 0.0);
+  EXPECT_EQ(alone(ScoreFunc::kSqrtSoftplus, -212.0).upper, 0.0);
+}
+
+// A router whose exponential is not 0 may round the quotient either way.
+TEST(ScoreBounds, ASmallQuotientOfAnExponentialThatIsNotIsNoZero) {
+  std::vector<Interval> logits(65536, Interval{0.0, 0.0});
+  logits[0] = {-100.0, -100.0};  // 2^-144.3, after the division 2^-160.3
+  EXPECT_GT(score_bounds({}, logits, kFp32Steps)[0].upper, 0x1p-149);
+  logits[0] = {-107.0, -107.0};
+  EXPECT_EQ(score_bounds({}, logits, kFp32Steps)[0].upper, 0.0);
+}
+
 // Sparsemixer by its definition, for logits inside the intervals.
 TEST(SparsemixerBounds, HoldTheContractAndItsNeighbours) {
   std::mt19937 random(7);
@@ -341,6 +378,45 @@ TEST(WeightBounds, LearnedFactorsMultiplyAndMayOverflow) {
   const auto halved = weight_bounds(weights, values, {1.0, 1.0}, {});
   EXPECT_TRUE(halved[0].contains(0.25));
   EXPECT_FALSE(halved[0].contains(0.5));
+}
+
+TEST(WeightBounds, AProductBeforeTheDivisionMayBeSubnormalOrOverflow) {
+  RouterSpec spec;
+  spec.shape.num_experts = 2;
+  spec.shape.top_k = 2;
+  spec.score.func = ScoreFunc::kIdentity;
+  spec.weights.renormalize = Renormalize::kL1;
+  spec.weights.routed_scaling_factor = 2.5;
+  RouterSpec before = spec;
+  before.weights.scale_stage = ScaleStage::kBeforeDivide;
+  const std::vector<float> tiny = {625 * 0x1p-149f, 0.0f};  // 1562.5 units round to 1562
+  const std::vector<float> large = {1e30f, 1e30f};
+  const auto bounds = [](const RouterSpec& s, const std::vector<float>& values) {
+    return weight_bounds(s.weights, points(values), {}, {})[0];
+  };
+  const auto sums = [](const RouterSpec& s, const std::vector<float>& values) {
+    return weight_sum_bounds(s.weights, points(values), std::nullopt);
+  };
+  const float lossy = route_row(before, std::span<const float>(tiny), {}).weights[0];
+  ASSERT_EQ(lossy, 2.4992f);
+  EXPECT_TRUE(bounds(before, tiny).contains(lossy));
+  EXPECT_TRUE(sums(before, tiny).contains(lossy));
+  EXPECT_FALSE(bounds(spec, tiny).contains(lossy)) << "the quotient first loses nothing";
+  EXPECT_FALSE(sums(spec, tiny).contains(lossy));
+  EXPECT_EQ(weight_bounds(before.weights, points(tiny), {}, {})[1].upper, bounds(before, {0.0f, 0.0f}).upper)
+      << "a value of 0 loses nothing";
+  EXPECT_LT(bounds(before, {0.5f, 0.5f}).upper, 1.2501) << "nor do values of usual size";
+
+  before.weights.routed_scaling_factor = spec.weights.routed_scaling_factor = 1e20;
+  const auto overflowed = route_row(before, std::span<const float>(large), {});
+  ASSERT_EQ(overflowed.weights[0], 0.0f);
+  EXPECT_TRUE(bounds(before, large).contains(0.0));
+  EXPECT_TRUE(sums(before, large).contains(0.0));
+  EXPECT_FALSE(bounds(spec, large).contains(0.0));
+  EXPECT_FALSE(sums(spec, large).contains(0.0));
+  // So does a sum that overflows, at either stage.
+  EXPECT_TRUE(bounds(spec, {3e38f, 3e38f}).contains(0.0));
+  EXPECT_TRUE(sums(spec, {3e38f, 3e38f}).contains(0.0));
 }
 
 }  // namespace

@@ -90,6 +90,7 @@ std::optional<Expected> expected_sum(const oracle::RouterSpec& spec, const std::
                            ? 1.0
                            : static_cast<double>(static_cast<float>(spec.weights.routed_scaling_factor));
   double sum = 0.0, magnitude = 0.0, scaled_sum = 0.0, scaled_magnitude = 0.0, largest_factor = 1.0, arguments = 0.0;
+  const bool scaled_first = renormalize && !log_space && spec.weights.scale_stage == oracle::ScaleStage::kBeforeDivide;
   for (const Term& term : terms) {
     sum += term.value;
     magnitude += std::fabs(term.value);
@@ -114,8 +115,7 @@ std::optional<Expected> expected_sum(const oracle::RouterSpec& spec, const std::
   double weight_error = 5.0 * kU;
   if (log_space) weight_error += (5.0 + 2.1 * std::log(k)) * kU;
   double underflow = k * kHalfSubnormal * (1.0 + c) * (1.0 + 2.0 * largest_factor);
-  if (renormalize && spec.weights.scale_stage == oracle::ScaleStage::kBeforeDivide)
-    underflow += k * kHalfSubnormal / least * largest_factor;
+  if (scaled_first) underflow += k * kHalfSubnormal / least * largest_factor;
   // exp of the contract gives 0 below its last subnormal, and those have few bits.
   if (log_space) underflow += k * 4.0 * kHalfSubnormal * (1.0 + c) * (1.0 + largest_factor);
   if (spec.weights.dtype == oracle::FloatType::kBf16) {
@@ -127,8 +127,9 @@ std::optional<Expected> expected_sum(const oracle::RouterSpec& spec, const std::
   expected.tolerance =
       std::fabs(expected.total) * error / least + c * scaled_magnitude / least * weight_error + underflow;
   if (log_space) expected.tolerance += c * arguments / least * 2.0 * kU;
-  // Near the largest fp32 a weight may overflow, which makes it 0.
-  if (c * std::max(scaled_magnitude, magnitude) / least > 0x1p126 || magnitude > 0x1p126) return std::nullopt;
+  // A product on the way that may overflow makes the weight 0.
+  const double largest = std::max(1.0, c) * magnitude * largest_factor / least;
+  if (std::max({largest, magnitude, scaled_first ? c * magnitude : 0.0}) > 0x1p126) return std::nullopt;
   return expected;
 }
 

@@ -312,5 +312,23 @@ TEST(Certificate, RenamedZeroExpertsAreCounted) {
   EXPECT_FALSE(judge({0, 3, 4, 0})) << "one of them is expert 0";
 }
 
+// The one slot may be that of expert 0 or of a zero expert, and neither reading has a slot of another id.
+TEST(Certificate, OneSlotOfId0MayWeighNothing) {
+  RouterSpec spec = with_zero_experts(oracle::ZeroType::kIdentityRemappedToId0Weight0, oracle::Renormalize::kL1);
+  spec.shape.num_experts = 1;
+  spec.shape.top_k = 1;
+  spec.special.zero_experts = 1;
+  spec.selection.bias = oracle::BiasType::kNone;
+  const auto judge = [&](Interval expert_0, Interval zero_expert) {
+    const oracle::LogitBounds bounds{{expert_0.lower, zero_expert.lower}, {expert_0.upper, zero_expert.upper}};
+    return weight_bounds(spec, bound_row(spec, bounds, false, {}, TieRule::kLowestIndex), Ids{0})[0];
+  };
+  const Interval open = judge({-1.0, 1.0}, {0.5, 0.5});
+  EXPECT_TRUE(open.contains(0.0));
+  EXPECT_TRUE(open.contains(1.0));
+  EXPECT_FALSE(judge({1.0, 1.0}, {0.5, 0.5}).contains(0.0));
+  EXPECT_FALSE(judge({0.25, 0.25}, {0.5, 0.5}).contains(1.0));
+}
+
 }  // namespace
 }  // namespace samebits::properties

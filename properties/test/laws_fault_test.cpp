@@ -380,6 +380,24 @@ TEST(SumLaw, ZeroSumGivesZeroWeights) {
   EXPECT_TRUE(judge_case(c, faulty, "sum").violation);
 }
 
+TEST(SumLaw, SaysNothingWhereTheScaledScoreMayOverflow) {
+  oracle::RouterSpec spec = small_spec();
+  spec.score.func = oracle::ScoreFunc::kIdentity;
+  spec.weights.scale_stage = oracle::ScaleStage::kBeforeDivide;
+  const auto judged = [&](double scale, std::vector<float> logits) {
+    spec.weights.routed_scaling_factor = scale;
+    logits.resize(16, 0.0f);
+    FakeRouter honest(contract_claims());
+    return judge_case(logits_case(spec, {logits}, std::vector<float>(16, 0.0f)), honest, "sum");
+  };
+  const LawOutcome overflow = judged(1e20, {1e30f, 1e30f, 1e30f, 1e30f});
+  EXPECT_FALSE(overflow.violation) << overflow.violation->summary;
+  EXPECT_EQ(overflow.relevant, 0) << "1e50 / 4e30 is Inf / 4e30";
+  const LawOutcome fits = judged(1e7, {1e30f, 1e30f, 1e30f, 1e30f});
+  EXPECT_FALSE(fits.violation) << fits.violation->summary;
+  EXPECT_EQ(fits.relevant, 1);
+}
+
 TEST(SumLaw, EpsShowsWhereTheSumIsSmall) {
   // Four logits of -46: S is about 4e-20, so the weights sum to 2.5 * S / (S + 1e-20), not to 2.5.
   const Case c = logits_case(small_spec(), {std::vector<float>(16, -46.0f)}, std::vector<float>(16, 11.3f));
