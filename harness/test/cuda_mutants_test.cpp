@@ -94,7 +94,10 @@ TEST(CudaMutants, NameALawAndASpecOrATest) {
       continue;
     }
     ASSERT_EQ(mutant.run.rfind("fuzz:", 0), 0u) << mutant.name << ": " << mutant.run;
-    EXPECT_NO_THROW(load_spec(mutant.run.substr(5))) << mutant.name;
+    const std::size_t last = mutant.run.rfind(':');
+    ASSERT_GT(last, 5u) << mutant.name << ": " << mutant.run;
+    EXPECT_NO_THROW(load_spec(mutant.run.substr(5, last - 5))) << mutant.name;
+    EXPECT_GT(std::stoi(mutant.run.substr(last + 1)), 0) << mutant.name;
     EXPECT_NE(properties::find_law(mutant.caught_by), nullptr) << mutant.name << ": " << mutant.caught_by;
   }
 }
