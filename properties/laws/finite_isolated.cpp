@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstddef>
+#include <utility>
 
 #include "properties/laws/laws.h"
 #include "properties/laws/rows.h"
@@ -42,8 +43,10 @@ LawOutcome check(const Evidence& evidence) {
     if (!is_usable(evidence, run)) continue;
     const bool loud = !run.request.replace.empty();
     for (std::int64_t r = 0; r < valid_rows(run); ++r) {
-      if (loud && !is_kept(run, r)) ++outcome.relevant;
-      if (!outcome.violation) outcome.violation = non_finite_weight(run, r);
+      // Any row could have a weight that is not finite, but only a hostile one, or one that has it, is a test of that.
+      std::optional<Violation> violation = non_finite_weight(run, r);
+      if ((loud && !is_kept(run, r)) || violation) ++outcome.relevant;
+      if (!outcome.violation) outcome.violation = std::move(violation);
     }
     // A router that claims nothing about repeated calls cannot be held to equal bits here either.
     if (!loud || evidence.claims.determinism == Determinism::kNone) continue;

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "laws_fake_router.h"
 
 namespace samebits::properties {
@@ -65,6 +67,19 @@ TEST(Judge, MainAloneIsJudgedWithoutTheOtherRuns) {
       EXPECT_EQ(result.outcome.relevant, 0) << id;
     }
   }
+}
+
+TEST(Judge, AWeightThatIsNotFiniteIsRelevantInAnyRun) {
+  const Case c = small_case(small_spec(), 8);
+  FakeRouter router(contract_claims(), [](const RunRequest&, const oracle::RouterInputs&, RunResult& r) {
+    r.outputs.topk_weights[0] = std::numeric_limits<float>::quiet_NaN();
+  });
+  const oracle::RouterInputs inputs = materialize(c);
+  const auto runs = router.run(c, inputs, {plan_runs(c, router.claims()).front()});
+  const auto results = judge(c, router.claims(), inputs, runs, {"finite_isolated"});
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_TRUE(results[0].outcome.violation);
+  EXPECT_EQ(results[0].outcome.relevant, 1);
 }
 
 TEST(Judge, FailedRunsAreNotJudgedByOtherLaws) {
