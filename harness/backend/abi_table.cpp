@@ -49,10 +49,22 @@ AbiTable embedded_table() {
   return table;
 }
 
-AbiTable mutant_table(const cpu::Steps& steps) {
+AbiTable mutant_table(const mutants::Mutant& mutant) {
   AbiTable table = embedded_table();
-  table.create = [&steps](const samebits_router_spec* spec, const samebits_constants* constants,
-                          samebits_router** router) { return cpu::create_with_steps(steps, spec, constants, router); };
+  table.create = [&mutant](const samebits_router_spec* spec, const samebits_constants* constants,
+                           samebits_router** router) {
+    return cpu::create_with_steps(mutant.steps, spec, constants, router);
+  };
+  const auto replace = [](auto& function, auto fault) {
+    if (fault != nullptr) function = fault;
+  };
+  const mutants::AbiFaults& faults = mutant.abi;
+  replace(table.supports, faults.supports);
+  replace(table.create, faults.create);
+  replace(table.workspace_bytes, faults.workspace_bytes);
+  replace(table.workspace_init, faults.workspace_init);
+  replace(table.route, faults.route);
+  replace(table.route_from_logits, faults.route_from_logits);
   return table;
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "harness/backend/call.h"
-#include "kernels/cpu/steps.h"
+#include "kernels/mutants/mutants.h"
 #include "samebits/samebits.h"
 
 namespace samebits::harness {
@@ -24,7 +24,7 @@ struct AbiTable {
   decltype(&samebits_describe) describe = nullptr;
   decltype(&samebits_supports) supports = nullptr;
   decltype(&samebits_topk_columns) topk_columns = nullptr;
-  // A mutant is created from its steps; everything else it shares with the embedded router.
+  // Of a mutant: from its steps.
   std::function<samebits_status(const samebits_router_spec*, const samebits_constants*, samebits_router**)> create;
   decltype(&samebits_workspace_bytes) workspace_bytes = nullptr;
   decltype(&samebits_workspace_init) workspace_init = nullptr;
@@ -35,7 +35,7 @@ struct AbiTable {
 };
 
 AbiTable embedded_table();
-AbiTable mutant_table(const cpu::Steps& steps);
+AbiTable mutant_table(const mutants::Mutant& mutant);
 
 // Loads a shared library for the rest of the process (it is never unloaded: routers may have started threads). Throws
 // AbiError: the loader's text, the name of a missing symbol, or the ABI versions found and expected.

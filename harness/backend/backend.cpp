@@ -63,7 +63,7 @@ std::unique_ptr<properties::Subject> open_backend(const BackendOptions& options)
   if (options.name.starts_with(kMutantPrefix)) {
     const std::string name = options.name.substr(kMutantPrefix.size());
     if (const mutants::Mutant* mutant = mutants::find_mutant(name.c_str())) {
-      return make_subject(open_embedded(mutant_table(*mutant->steps)));
+      return make_subject(open_embedded(mutant_table(*mutant)));
     }
   }
   std::vector<std::string> names;

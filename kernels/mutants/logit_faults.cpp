@@ -4,14 +4,14 @@
 #include "kernels/cpu/gate_weight.h"
 #include "kernels/cpu/logits.h"
 #include "kernels/cpu/simd.h"
-#include "kernels/mutants/faults.h"
+#include "kernels/mutants/mutants.h"
 
 namespace samebits::mutants {
 namespace {
 
-constexpr std::int64_t kLargestUnsplitBatch = 16;
+using cpu::RouterConstants;
 
-}  // namespace
+constexpr std::int64_t kLargestUnsplitBatch = 16;
 
 // Like a GEMM that splits K for some batch sizes: each half is right by itself, their sum has another order.
 void split_logits(const RouterConstants& constants, const std::uint16_t* hidden_states, std::int64_t row_stride,
@@ -51,6 +51,28 @@ void softcap_by_exponentials(const RouterConstants& constants, const std::uint16
       logit = canonical(softcap * ((power - 1.0f) / (power + 1.0f)));
     }
   }
+}
+
+}  // namespace
+
+std::vector<Mutant> logit_mutants() {
+  using cpu::Steps;
+  return {
+      {"M87",
+       "row_dependent_split",
+       "more than 16 rows: the sum over H is cut in two halves that are added at the end",
+       "batch_invariance",
+       "cuBLAS on H100 and H200 splits K for small batches only; SGLang's tiny router GEMM stops at 16 rows",
+       {"glm-5.3-flash"},
+       with(&Steps::logits, split_logits)},
+      {"U03",
+       "softcap_by_exponentials",
+       "the softcap is a quotient of exponentials, NaN for 2z / c above 88.7",
+       "precision",
+       "a SGLang path that forms tanh from exponentials",
+       {"grok-2"},
+       with(&Steps::logits, softcap_by_exponentials)},
+  };
 }
 
 }  // namespace samebits::mutants

@@ -1,21 +1,60 @@
-// Routers with one planted fault each; every one is the embedded CPU router with one step replaced.
+// Routers with one planted fault each: the embedded CPU router with one of its steps, or one function of its C ABI,
+// replaced. Nothing of it is copied: a fault calls the right step and spoils what goes in or comes out.
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "kernels/cpu/steps.h"
 
 namespace samebits::mutants {
 
-struct Mutant {
-  const char* name;       // "row_dependent_split"
-  const char* fault;      // one sentence: what is wrong with it
-  const char* caught_by;  // id of the law that must name it
-  const char* source;     // public fault or article section that shipped it
-  const cpu::Steps* steps;
+// Where a fault is one: a published spec whose rule it breaks.
+struct Setting {
+  const char* path;  // "shape.hidden_size"
+  const char* value;
+};
+struct Router {
+  const char* spec;
+  const char* layer = nullptr;
+  std::vector<Setting> set = {};
 };
 
+// Functions that stand for those of the C ABI; null: the embedded router's own.
+struct AbiFaults {
+  decltype(&samebits_supports) supports = nullptr;
+  decltype(&samebits_create) create = nullptr;
+  decltype(&samebits_workspace_bytes) workspace_bytes = nullptr;
+  decltype(&samebits_workspace_init) workspace_init = nullptr;
+  decltype(&samebits_route) route = nullptr;
+  decltype(&samebits_route_from_logits) route_from_logits = nullptr;
+};
+
+struct Mutant {
+  const char* id;         // "M21" as in the list of known faults (docs/mutants.md); "U01" ...: not in that list
+  const char* name;       // "bf16_bias"
+  const char* fault;      // one sentence: what is wrong with it
+  const char* caught_by;  // id of the law that must name it
+  const char* source;     // public fault or article section that shipped it; "" where none is known
+  Router router;
+  cpu::Steps steps;  // what create makes the router of, unless abi has a create of its own
+  AbiFaults abi = {};
+};
+
+// The steps of the CPU router with one of them replaced; their name follows from the list.
+template <class Step>
+cpu::Steps with(Step cpu::Steps::*step, Step fault) {
+  cpu::Steps steps = cpu::tc256_steps();
+  steps.*step = fault;
+  return steps;
+}
+
+// One list a file of faults; all_mutants() holds them in the order of their ids.
+std::vector<Mutant> choice_mutants();
+std::vector<Mutant> logit_mutants();
+std::vector<Mutant> weight_mutants();
+
 std::span<const Mutant> all_mutants();
-const Mutant* find_mutant(const char* name);  // nullptr: no such mutant
+const Mutant* find_mutant(const char* name);  // by name or id; nullptr: no such mutant
 
 }  // namespace samebits::mutants

@@ -8,16 +8,18 @@
 #include "kernels/cpu/sparsemixer.h"
 #include "kernels/cpu/value.h"
 #include "kernels/cpu/weigh.h"
-#include "kernels/mutants/faults.h"
+#include "kernels/mutants/mutants.h"
 
 namespace samebits::mutants {
 namespace {
 
+using cpu::RouterConstants;
+using cpu::RowInfo;
+using cpu::RowScratch;
+
 float finite_or_zero(float x) {
   return std::isfinite(x) ? x : 0.0f;
 }
-
-}  // namespace
 
 void biased_values(const RouterConstants& constants, const RowInfo& row, const float* logits, RowScratch& scratch) {
   RouterConstants biased = constants;
@@ -68,6 +70,49 @@ void expert_scale_by_slot(const RouterConstants& constants, RowScratch& scratch,
   for (std::int64_t c = 0; c < topk_columns(constants.spec); ++c) {
     weights[c] = finite_or_zero(weights[c] * constants.per_expert_scale[c]);
   }
+}
+
+}  // namespace
+
+std::vector<Mutant> weight_mutants() {
+  using cpu::Steps;
+  return {
+      {"M27",
+       "biased_weights",
+       "weights come from score + bias although the spec says unbiased",
+       "weights",
+       "vllm-project/vllm#11971, huggingface/transformers#39581",
+       {"glm-5.3-flash"},
+       with(&Steps::value, biased_values)},
+      {"M92",
+       "uniform_hash_weights",
+       "experts from a hash table all get the same weight",
+       "weights",
+       "pie #480: 1/k instead of the renormalised scores of the chosen",
+       {"deepseek-v4-flash", "0"},
+       with(&Steps::weigh, uniform_hash_weights)},
+      {"U04",
+       "sparsemixer_with_kept_mask",
+       "the threshold mask of the first pass is kept in the later ones",
+       "weights",
+       "Phi-3.5-MoE: each pass has a mask of its own",
+       {"phi-3.5-moe"},
+       with(&Steps::value, sparsemixer_with_kept_mask)},
+      {"U05",
+       "sum_without_shared_experts",
+       "shared experts in the gate take no part in the sum",
+       "weights",
+       "Inkling: shared experts are normalised with the routed ones",
+       {"inkling-small"},
+       with(&Steps::weigh, sum_without_shared_experts)},
+      {"U06",
+       "expert_scale_by_slot",
+       "the scale of an expert is looked up by slot instead of by id",
+       "weights",
+       "Gemma-4: per_expert_scale is gathered by id",
+       {"gemma-4-26b-a4b"},
+       with(&Steps::weigh, expert_scale_by_slot)},
+  };
 }
 
 }  // namespace samebits::mutants
