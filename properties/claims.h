@@ -22,6 +22,7 @@ struct Claims {
   bool returns_logits = false;
   bool returns_bookkeeping = false;
   std::int64_t max_tokens = 0;  // 0: none
+  bool device_memory = false;   // inputs and outputs lie in device memory, and calls go to a stream
 
   bool bit_exact() const { return arithmetic == oracle::Arithmetic::kTc256; }
 };

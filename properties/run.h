@@ -12,10 +12,71 @@
 #include "oracle/tensors/router_outputs.h"
 #include "properties/case.h"
 #include "properties/claims.h"
+#include "properties/variation.h"
 
 namespace samebits::properties {
 
 enum class RowReplacement : std::uint8_t { kKeep, kNaN, kInf, kHuge };
+
+// Where the matrices of a call lie, if not without gaps from the start of an aligned buffer. Gaps between rows of an
+// input hold loud values; gaps in an output hold the poison, which must stay.
+struct Layout {
+  std::int32_t input_gap = 0;   // elements between rows of the hidden states or given logits
+  std::int32_t output_gap = 0;  // elements between rows of ids; of weights one more, of logits two more
+  bool shifted = false;         // everything begins one element past the start of its buffer
+  bool ids_int64 = false;
+  bool weights_bf16 = false;
+  bool operator==(const Layout&) const = default;
+};
+
+// A call made before the run itself, on the same workspace; its outputs are dropped.
+struct EarlierCall {
+  std::vector<std::int64_t> rows;
+  std::vector<RowReplacement> replace;
+  std::optional<std::int32_t> num_valid_rows;
+};
+
+enum class Launch : std::uint8_t {
+  kDirect,
+  // Device memory only. Every call is captured in a graph of its own while its inputs hold other values, then all are
+  // replayed in turn, twice, with the right inputs.
+  kGraph,
+  // Device memory only. One input is still being written when the call is made: by a kernel before it on the stream,
+  // which lets the next kernel start at once and takes its time.
+  kLateInput,
+};
+enum class InputTensor : std::uint8_t { kRows, kTokenIds, kRowClass, kNumValidRows };  // kRows: hidden states or logits
+
+// Calls that must be refused with an error, before anything is written.
+enum class Misuse : std::uint8_t {
+  kNone,
+  // Of samebits_route or samebits_route_from_logits.
+  kInputColumns,  // one column less than the spec has
+  kInputDtype,    // fp32 hidden states, bf16 logits
+  kAbsentInput,   // no hidden states, no logits
+  kIdsDtype,      // fp32
+  kIdsColumns,    // K - 1
+  kIdsRows,       // one row less than the input has
+  kAbsentIds,
+  kWeightsDtype,  // int32
+  kAbsentWeights,
+  kNegativeTokens,  // num_tokens -1
+  kTooManyTokens,   // one more than max_tokens
+  kAbsentTokenIds,  // of a hash table
+  kTokenIdsDtype,   // fp32
+  // Of samebits_create.
+  kUnknownScore,  // a score function that does not exist
+  kTopKTooLarge,  // one more than there are experts
+  kGateColumns,   // a gate weight of H - 1 columns
+  kAbsentBias,    // a selection bias that the spec asks for
+  kTableId,       // an id past the last expert in the hash table
+  kTableRepeat,   // one id twice in a row of it
+};
+inline constexpr int kNumMisuses = static_cast<int>(Misuse::kTableRepeat) + 1;
+constexpr bool is_of_create(Misuse misuse) {
+  return misuse >= Misuse::kUnknownScore;
+}
+const char* name_of(Misuse misuse);  // "input_columns", ...
 
 struct RunRequest {
   std::string id;                       // "main", "repeat", "alone/5", "prefix/17", "permuted", "loud_neighbours", ...
@@ -26,7 +87,19 @@ struct RunRequest {
   bool want_logits = false;
   bool want_bookkeeping = false;
   std::int32_t block_size = 0;
+
+  // What makes a run special: each is for one law, and no other law looks at its outputs.
+  Layout layout;
+  std::int32_t constants_gap = 0;    // elements between the rows of the matrices that the router is created from
+  std::vector<EarlierCall> earlier;  // in this order; the workspace is made for the largest call
+  Launch launch = Launch::kDirect;
+  InputTensor late_input = InputTensor::kRows;  // of kLateInput
+  Misuse misuse = Misuse::kNone;
+  Variation variation = Variation::kNone;  // the run asks another router, derived from that of the case
 };
+
+// Not special: rows of the case, asked of its router in the usual way.
+bool is_ordinary(const RunRequest& request);
 
 struct RunResult {
   enum class Status { kOk, kError, kCrashed, kTimedOut };
@@ -36,7 +109,11 @@ struct RunResult {
   oracle::RouterOutputs outputs;
   bool guards_intact = true;  // guard bands around every buffer
   bool inputs_intact = true;
-  std::string damage;  // which buffer, which offset, when one of the two is false
+  bool gaps_intact = true;        // gaps between the rows of outputs
+  bool outputs_untouched = true;  // of kError: the outputs hold what they held before the call
+  std::string damage;             // which buffer, which offset, when one of the four is false
+  bool refused = false;           // kError: the router called the request invalid or unsupported
+  std::string device_problem;     // device memory: what the call did to the device; empty: nothing
 };
 
 struct Run {

@@ -214,6 +214,7 @@ properties::Claims to_claims(const samebits_info& info) {
   claims.returns_logits = info.returns_logits != 0;
   claims.returns_bookkeeping = info.returns_bookkeeping != 0;
   claims.max_tokens = info.max_tokens;
+  claims.device_memory = (info.memory_kinds & SAMEBITS_MEMORY_HOST) == 0;
   return claims;
 }
 

@@ -67,6 +67,15 @@ void GuardedBuffer::write(std::span<const std::byte> content) {
   memory_.copy_in(data(), content.data(), bytes_);
 }
 
+void GuardedBuffer::disguise(std::byte value) {
+  const std::vector<std::byte> content(bytes_, value);
+  if (bytes_ > 0) memory_.copy_in(data(), content.data(), bytes_);
+}
+
+void GuardedBuffer::restore() {
+  if (bytes_ > 0) memory_.copy_in(data(), written_.data() + kGuardBytes, bytes_);
+}
+
 void GuardedBuffer::fetch() {
   fetched_.resize(written_.size());
   memory_.copy_out(fetched_.data(), base_, fetched_.size());
@@ -86,12 +95,17 @@ std::string GuardedBuffer::guard_damage() const {
 }
 
 std::string GuardedBuffer::content_damage() const {
-  const auto content = [this](const std::vector<std::byte>& all) {
-    return std::span<const std::byte>(all).subspan(kGuardBytes, bytes_);
+  return damage_within(0, bytes_);
+}
+
+std::string GuardedBuffer::damage_within(std::size_t begin, std::size_t end) const {
+  const auto content = [&](const std::vector<std::byte>& all) {
+    return std::span<const std::byte>(all).subspan(kGuardBytes + begin, end - begin);
   };
   const Difference d = compare(content(written_), content(fetched_));
   if (d.count == 0) return {};
-  return fmt::format("{} ({} bytes): {} bytes were changed, the first at offset {}", name_, bytes_, d.count, d.first);
+  return fmt::format("{} ({} bytes): {} bytes were changed, the first at offset {}", name_, bytes_, d.count,
+                     begin + d.first);
 }
 
 }  // namespace samebits::harness

@@ -29,6 +29,10 @@ class GuardedBuffer {
   void fill(std::uint32_t pattern);                // repeated in memory order, cut at the end
   void write(std::span<const std::byte> content);  // exactly size() bytes
 
+  // Other content in the memory for a while, without being what was last written; restore() puts that back.
+  void disguise(std::byte value);
+  void restore();
+
   // The whole buffer as it is now; the functions below read this copy.
   void fetch();
   template <class T>
@@ -41,6 +45,8 @@ class GuardedBuffer {
   std::string guard_damage() const;
   // Which bytes differ from what was last written; empty: none.
   std::string content_damage() const;
+  // The same of the bytes [begin, end) of the content.
+  std::string damage_within(std::size_t begin, std::size_t end) const;
 
  private:
   Memory& memory_;

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstring>
-#include <new>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -16,45 +15,9 @@ namespace samebits::harness {
 namespace {
 
 using oracle::RouterInputs;
-using properties::RunRequest;
 using properties::RunResult;
 
-// A workspace beyond this is a mistake of the router. The harness holds three copies of every buffer: what it wrote,
-// what the router sees, and what was read back.
-constexpr std::size_t kMaxWorkspaceBytes = std::size_t{1} << 30;
 constexpr std::uint32_t kNaNPattern = 0xffffffffu;
-
-// What a router does must not end the harness: errors that it returns, and what it must not do at all.
-class RouterError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-class RouterThrew : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-// Runs `body`; what the router did wrong becomes a result.
-template <class Body>
-RunResult as_result(Body body) {
-  RunResult result;
-  try {
-    body(result);
-  } catch (const RouterError& error) {
-    result.status = RunResult::Status::kError;
-    result.message = error.what();
-  } catch (const RouterThrew& error) {
-    result.status = RunResult::Status::kCrashed;
-    result.message = error.what();
-  } catch (const DeviceFault& fault) {
-    result.status = RunResult::Status::kCrashed;
-    result.message = fmt::format("device fault: {}", fault.what());
-  } catch (const std::bad_alloc&) {
-    result.status = RunResult::Status::kError;
-    result.message = "out of memory for the buffers of this call";
-  }
-  return result;
-}
 
 samebits_info watched_describe(const AbiTable& table, const CallWatch& watch) {
   const WatchedCall watched(watch, Call::kDescribe);
@@ -62,20 +25,6 @@ samebits_info watched_describe(const AbiTable& table, const CallWatch& watch) {
 }
 
 }  // namespace
-
-template <class Function>
-auto LocalRouter::call_router(Call function, Function call) const {
-  const WatchedCall watched(watch_, function);
-  try {
-    return call();
-  } catch (const DeviceFault&) {
-    throw;  // of our own wait for the device
-  } catch (const std::exception& error) {
-    throw RouterThrew(fmt::format("{} threw a C++ exception across the C ABI: {}", name_of(function), error.what()));
-  } catch (...) {
-    throw RouterThrew(fmt::format("{} threw across the C ABI", name_of(function)));
-  }
-}
 
 LocalRouter::LocalRouter(AbiTable table, CallWatch watch)
     : table_(std::move(table)), watch_(std::move(watch)), info_(watched_describe(table_, watch_)) {
@@ -157,46 +106,74 @@ std::optional<std::string> LocalRouter::refusal(const samebits_router_spec& spec
   return reason.front() == '\0' ? "samebits_supports: " + status_text(status) : std::string(reason.data());
 }
 
-std::string LocalRouter::failure_text(Call function, samebits_status status) const {
-  const char* text = call_router(Call::kLastError, [&] { return table_.last_error(router_); });
+std::string LocalRouter::failure_text(Call function, samebits_status status, const samebits_router* router) const {
+  const char* text = call_router(Call::kLastError, [&] { return table_.last_error(router); });
   return fmt::format("{}: {}: {}", name_of(function), status_text(status),
                      text == nullptr || *text == '\0' ? std::string("samebits_last_error has no text")
                                                       : std::string(text, strnlen(text, 1024)));
 }
 
 std::optional<RunResult> LocalRouter::begin_case(const samebits_router_spec& spec, std::int32_t table_dtype,
-                                                 const RouterInputs& inputs) {
+                                                 const RouterInputs& inputs, std::int32_t constants_gap) {
   if (inputs.gate_rows != gate_rows(spec)) {
     throw std::invalid_argument(
         fmt::format("inputs of {} gate rows for a spec of {}", inputs.gate_rows, gate_rows(spec)));
   }
   spec_ = spec;
+  table_dtype_ = table_dtype;
   inputs_ = &inputs;
   RunResult result = as_result([&](RunResult&) {
     destroy();
     constants_.clear();
-    if (const auto reason = refusal(spec)) throw RouterError("samebits_supports refuses the case: " + *reason);
+    if (const auto reason = refusal(spec)) {
+      throw RouterError("samebits_supports refuses the case: " + *reason, SAMEBITS_UNSUPPORTED);
+    }
     const std::int32_t columns = call_router(Call::kTopkColumns, [&] { return table_.topk_columns(&spec_); });
     if (columns != topk_columns(spec_)) {
       throw RouterError(fmt::format("samebits_topk_columns is {}; expected is {}", columns, topk_columns(spec_)));
     }
-    create(table_dtype);
+    create(constants_gap);
   });
   if (result.status == RunResult::Status::kOk) return std::nullopt;
   return result;
 }
 
-// The tensors of the case that do not change between its calls, in constants_.
-samebits_constants LocalRouter::make_constants(std::int32_t table_dtype) {
+namespace {
+
+// Values of shape [rows, columns], with gaps between the rows.
+template <class T>
+samebits_tensor add_constant(std::deque<GuardedBuffer>& buffers, Memory& memory, const char* name,
+                             const std::vector<T>& values, std::int64_t rows, std::int64_t columns, std::int32_t gap,
+                             std::int32_t dtype) {
+  if (values.empty()) return {};
+  if (static_cast<std::int64_t>(values.size()) != rows * columns) {
+    throw std::invalid_argument(
+        fmt::format("{}: {} values for a shape of [{}, {}]", name, values.size(), rows, columns));
+  }
+  const std::int64_t stride = columns + gap;
+  GuardedBuffer& buffer = gap == 0 ? add_input(buffers, memory, name, values)
+                                   : add_input(buffers, memory, name, spread(values, columns, 0, stride));
+  return {buffer.data(), rows, columns, stride, dtype, 0};
+}
+
+}  // namespace
+
+samebits_tensor LocalRouter::add_hash_table(std::deque<GuardedBuffer>& buffers, const std::vector<std::int32_t>& ids,
+                                            std::int32_t gap) {
+  const std::int64_t rows = spec_.hash_vocab_size, columns = spec_.top_k;
+  constexpr const char* kName = "hash_table";
+  return table_dtype_ == SAMEBITS_INT64
+             ? add_constant(buffers, *memory_, kName, std::vector<std::int64_t>(ids.begin(), ids.end()), rows, columns,
+                            gap, SAMEBITS_INT64)
+             : add_constant(buffers, *memory_, kName, ids, rows, columns, gap, SAMEBITS_INT32);
+}
+
+// The tensors of the case that do not change between its calls, in `buffers`. gap: elements between rows of matrices.
+samebits_constants LocalRouter::make_constants(std::deque<GuardedBuffer>& buffers, std::int32_t gap) {
   const std::int64_t gate = gate_rows(spec_), hidden = inputs_->hidden_size;
   const auto add = [&](const char* name, const auto& values, std::int64_t rows, std::int64_t columns,
                        std::int32_t dtype) {
-    if (values.empty()) return samebits_tensor{};
-    if (static_cast<std::int64_t>(values.size()) != rows * columns) {
-      throw std::invalid_argument(
-          fmt::format("{}: {} values for a shape of [{}, {}]", name, values.size(), rows, columns));
-    }
-    return matrix(add_input(constants_, *memory_, name, values), rows, columns, dtype);
+    return add_constant(buffers, *memory_, name, values, rows, columns, gap, dtype);
   };
   samebits_constants constants{};
   constants.struct_size = sizeof(constants);
@@ -210,24 +187,25 @@ samebits_constants LocalRouter::make_constants(std::int32_t table_dtype) {
   constants.input_scale_vector = add("input_scale_vector", inputs_->input_scale_vector, 1, hidden, SAMEBITS_FP32);
   constants.per_expert_scale = add("per_expert_scale", inputs_->per_expert_scale, 1, gate, SAMEBITS_FP32);
   constants.global_scale = add("global_scale", inputs_->global_scale, 1, 1, SAMEBITS_FP32);
-  const std::vector<std::int32_t>& table = inputs_->hash_table;
-  constants.hash_table = table_dtype == SAMEBITS_INT64
-                             ? add("hash_table", std::vector<std::int64_t>(table.begin(), table.end()),
-                                   spec_.hash_vocab_size, spec_.top_k, table_dtype)
-                             : add("hash_table", table, spec_.hash_vocab_size, spec_.top_k, SAMEBITS_INT32);
+  constants.hash_table = add_hash_table(buffers, inputs_->hash_table, gap);
   return constants;
 }
 
-void LocalRouter::create(std::int32_t table_dtype) {
-  const samebits_constants constants = make_constants(table_dtype);
-  const samebits_status status = call_router(Call::kCreate, [&] {
-    const samebits_status returned = table_.create(&spec_, &constants, &router_);
+samebits_status LocalRouter::create_router(const samebits_router_spec& spec, const samebits_constants& constants,
+                                           samebits_router*& router) {
+  return call_router(Call::kCreate, [&] {
+    const samebits_status returned = table_.create(&spec, &constants, &router);
     memory_->synchronize();
     return returned;
   });
+}
+
+void LocalRouter::create(std::int32_t constants_gap) {
+  const samebits_constants constants = make_constants(constants_, constants_gap);
+  const samebits_status status = create_router(spec_, constants, router_);
   if (status != SAMEBITS_OK) {
     router_ = nullptr;
-    throw RouterError(failure_text(Call::kCreate, status));
+    throw RouterError(failure_text(Call::kCreate, status, nullptr), status);
   }
   if (router_ == nullptr) throw RouterError("samebits_create returned ok (0), but no router");
   for (GuardedBuffer& buffer : constants_) {
@@ -238,47 +216,6 @@ void LocalRouter::create(std::int32_t table_dtype) {
     // The caller may free them now, so a router that still reads them must not find the right values.
     buffer.fill(kNaNPattern);
   }
-}
-
-RunResult LocalRouter::run(const RunRequest& request) {
-  return as_result([&](RunResult& result) {
-    if (router_ == nullptr) throw std::logic_error("run without a created router");
-    route(request, result);
-  });
-}
-
-void LocalRouter::route(const RunRequest& request, RunResult& result) {
-  const RouterInputs rows = properties::select_rows(*inputs_, request);
-  const std::size_t workspace_bytes =
-      call_router(Call::kWorkspaceBytes, [&] { return table_.workspace_bytes(router_, rows.num_tokens); });
-  if (workspace_bytes > kMaxWorkspaceBytes) {
-    throw RouterError(fmt::format("samebits_workspace_bytes is {} for {} tokens; allowed are at most {} (1 GiB)",
-                                  workspace_bytes, rows.num_tokens, kMaxWorkspaceBytes));
-  }
-  CallBuffers buffers(*memory_, spec_, rows, request, workspace_bytes);
-
-  Call function = Call::kWorkspaceInit;
-  samebits_status status = call_router(
-      function, [&] { return table_.workspace_init(router_, buffers.workspace(), workspace_bytes, nullptr); });
-  if (status == SAMEBITS_OK) {
-    function = rows.from_logits() ? Call::kRouteFromLogits : Call::kRoute;
-    const auto route = rows.from_logits() ? table_.route_from_logits : table_.route;
-    status = call_router(function, [&] {
-      const samebits_status returned =
-          route(router_, &buffers.inputs(), &buffers.outputs(), buffers.workspace(), nullptr);
-      memory_->synchronize();  // the kernels that it launched are its own time
-      return returned;
-    });
-  }
-  const std::string failure = status == SAMEBITS_OK ? std::string() : failure_text(function, status);
-  memory_->synchronize();
-  buffers.inspect(result);
-
-  char(&name)[64] = buffers.outputs().kernel_name;
-  name[sizeof(name) - 1] = '\0';
-  result.kernel_name = name;
-  if (!failure.empty()) throw RouterError(failure);
-  result.outputs = buffers.read();
 }
 
 }  // namespace samebits::harness

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -14,6 +15,26 @@ class DeviceFault : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Work that was captured, to be launched again and again.
+class CapturedWork {
+ public:
+  virtual ~CapturedWork() = default;
+  virtual void launch() = 0;
+  virtual std::string problem() const = 0;  // what no call may do: nothing at all, or an allocation; empty: none
+};
+
+// A stream of its own beside the one that ordinary calls go to; it does not wait for that one, nor the other way round.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  virtual void* handle() = 0;  // cudaStream_t
+  // Copies device memory by a kernel that lets the next one start at once, then waits for milliseconds, then copies.
+  virtual void copy_late(void* to, const void* from, std::size_t bytes) = 0;
+  // What `body` puts on the stream, in a mode in which allocating and synchronising fail. nullptr: the capture was
+  // broken; `problem` says how.
+  virtual std::unique_ptr<CapturedWork> capture(const std::function<void()>& body, std::string& problem) = 0;
+};
+
 // Every function throws std::bad_alloc or DeviceFault.
 class Memory {
  public:
@@ -23,7 +44,10 @@ class Memory {
   virtual void release(void* address) noexcept = 0;
   virtual void copy_in(void* to, const void* from_host, std::size_t bytes) = 0;
   virtual void copy_out(void* to_host, const void* from, std::size_t bytes) = 0;
-  virtual void synchronize() = 0;  // waits for all work; reports what went wrong in it
+  virtual void synchronize() = 0;               // waits for all work; reports what went wrong in it
+  virtual Stream* stream() { return nullptr; }  // nullptr: host memory has none
+  // A computation of our own after all work: empty, or what is wrong with its result or with the device.
+  virtual std::string probe() { return {}; }
 };
 
 std::unique_ptr<Memory> host_memory();

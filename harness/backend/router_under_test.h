@@ -19,10 +19,11 @@ class RouterUnderTest {
   // A reason when the router does not support this spec; nullopt: it does.
   virtual std::optional<std::string> unsupported(const samebits_router_spec& spec) = 0;
   // Creates the router with the constants of a case; `inputs` must live until the next begin_case. table_dtype: of the
-  // hash table, as hash_table_dtype (abi_adapter.h) says. A result: the router could not be created, and this is what
-  // every run of the case would return.
+  // hash table, as hash_table_dtype (abi_adapter.h) says; constants_gap: as in RunRequest. A result: the router could
+  // not be created, and this is what every run of the case would return.
   virtual std::optional<properties::RunResult> begin_case(const samebits_router_spec& spec, std::int32_t table_dtype,
-                                                          const oracle::RouterInputs& inputs) = 0;
+                                                          const oracle::RouterInputs& inputs,
+                                                          std::int32_t constants_gap) = 0;
   // One run of the case. After kCrashed or kTimedOut the case is over.
   virtual properties::RunResult run(const properties::RunRequest& request) = 0;
   // Destroys the router of the case, if there is one. A result: destroying it failed in this way, and the router is

@@ -8,6 +8,7 @@ namespace samebits::harness {
 namespace {
 
 using properties::Run;
+using properties::RunRequest;
 using properties::RunResult;
 
 class BackendSubject final : public properties::Subject {
@@ -25,28 +26,44 @@ class BackendSubject final : public properties::Subject {
     }
   }
 
+  // Consecutive requests to the same router share it.
   std::vector<Run> run(const properties::Case& c, const oracle::RouterInputs& inputs,
-                       const std::vector<properties::RunRequest>& requests) override {
+                       const std::vector<RunRequest>& requests) override {
     std::vector<Run> runs;
-    if (requests.empty()) return runs;
-    if (auto failure = router_->begin_case(to_abi(c.spec), hash_table_dtype(c.spec), inputs)) {
-      runs.push_back({requests.front(), *std::move(failure)});
-    } else {
-      for (const properties::RunRequest& request : requests) {
-        runs.push_back({request, router_->run(request)});
-        if (ended(runs.back().result)) break;
+    std::optional<properties::DerivedRouter> derived;  // outlives its router
+    std::optional<RunResult> not_created;
+    for (const RunRequest& request : requests) {
+      if (runs.empty() || !same_router(request, runs.back().request)) {
+        if (!runs.empty()) end_case(runs.back().result);
+        if (!runs.empty() && ended(runs.back().result)) return runs;
+        if (request.variation == properties::Variation::kNone) {
+          not_created = begin_case(c.spec, inputs, request);
+        } else {
+          derived = properties::derive(c.spec, inputs, request.variation);
+          not_created = begin_case(derived->spec, derived->inputs, request);
+        }
       }
+      runs.push_back({request, not_created ? *not_created : router_->run(request)});
+      if (ended(runs.back().result)) return runs;
+      if (not_created && runs.size() == 1) break;  // there is nothing to compare the others with
     }
-    end_case(runs.back().result);
+    if (!runs.empty()) end_case(runs.back().result);
     return runs;
   }
 
  private:
+  static bool same_router(const RunRequest& a, const RunRequest& b) {
+    return a.variation == b.variation && a.constants_gap == b.constants_gap;
+  }
+  std::optional<RunResult> begin_case(const oracle::RouterSpec& spec, const oracle::RouterInputs& inputs,
+                                      const RunRequest& request) {
+    return router_->begin_case(to_abi(spec), hash_table_dtype(spec), inputs, request.constants_gap);
+  }
   static bool ended(const RunResult& result) {
     return result.status == RunResult::Status::kCrashed || result.status == RunResult::Status::kTimedOut;
   }
 
-  // How the router is destroyed is part of its own case: the last run of the case bears it, unless that has failed by
+  // How the router is destroyed is part of its own case: the last run that it made bears it, unless that has failed by
   // itself.
   void end_case(RunResult& last) {
     if (ended(last)) return;

@@ -48,9 +48,12 @@ class WireWriter {
   }
   template <class T>
   void put(const std::vector<T>& values) {
-    static_assert(std::is_trivially_copyable_v<T>);
     put<std::uint64_t>(values.size());
-    put_bytes(values.data(), values.size() * sizeof(T));
+    if constexpr (std::is_trivially_copyable_v<T>) {
+      put_bytes(values.data(), values.size() * sizeof(T));
+    } else {
+      for (const T& value : values) put(value);
+    }
   }
   void put(const std::string& text) {
     put<std::uint64_t>(text.size());
@@ -102,8 +105,13 @@ class WireReader {
   }
   template <class T>
   void get(std::vector<T>& values) {
-    values.resize(get_count(sizeof(T)));
-    get_bytes(values.data(), values.size() * sizeof(T));
+    if constexpr (std::is_trivially_copyable_v<T>) {
+      values.resize(get_count(sizeof(T)));
+      get_bytes(values.data(), values.size() * sizeof(T));
+    } else {
+      values.resize(get_count(1));
+      for (T& value : values) get(value);
+    }
   }
   void get(std::string& text) {
     text.resize(get_count(1));
@@ -133,8 +141,14 @@ void fields(Archive& archive, oracle::RouterInputs& x) {
 }
 
 template <class Archive>
+void fields(Archive& archive, properties::EarlierCall& x) {
+  archive(x.rows, x.replace, x.num_valid_rows);
+}
+
+template <class Archive>
 void fields(Archive& archive, properties::RunRequest& x) {
-  archive(x.id, x.rows, x.replace, x.num_valid_rows, x.poison, x.want_logits, x.want_bookkeeping, x.block_size);
+  archive(x.id, x.rows, x.replace, x.num_valid_rows, x.poison, x.want_logits, x.want_bookkeeping, x.block_size,
+          x.layout, x.constants_gap, x.earlier, x.launch, x.late_input, x.misuse, x.variation);
 }
 
 template <class Archive>
@@ -150,7 +164,8 @@ void fields(Archive& archive, oracle::RouterOutputs& x) {
 
 template <class Archive>
 void fields(Archive& archive, properties::RunResult& x) {
-  archive(x.status, x.message, x.kernel_name, x.outputs, x.guards_intact, x.inputs_intact, x.damage);
+  archive(x.status, x.message, x.kernel_name, x.outputs, x.guards_intact, x.inputs_intact, x.gaps_intact,
+          x.outputs_untouched, x.damage, x.refused, x.device_problem);
 }
 
 template <class... Ts>

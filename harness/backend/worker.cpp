@@ -47,8 +47,9 @@ class Worker {
       case Question::kBeginCase: {
         samebits_router_spec spec{};
         std::int32_t table_dtype = SAMEBITS_DTYPE_NONE;
-        from_wire(content, spec, table_dtype, inputs_);
-        return to_wire(router_->begin_case(spec, table_dtype, inputs_));
+        std::int32_t constants_gap = 0;
+        from_wire(content, spec, table_dtype, inputs_, constants_gap);
+        return to_wire(router_->begin_case(spec, table_dtype, inputs_, constants_gap));
       }
       case Question::kRun: {
         properties::RunRequest request;

@@ -206,9 +206,9 @@ std::optional<std::string> WorkerRouter::unsupported(const samebits_router_spec&
 }
 
 std::optional<RunResult> WorkerRouter::begin_case(const samebits_router_spec& spec, std::int32_t table_dtype,
-                                                  const oracle::RouterInputs& inputs) {
+                                                  const oracle::RouterInputs& inputs, std::int32_t constants_gap) {
   if (!worker_) start();
-  const auto answer = ask(Question::kBeginCase, to_wire(spec, table_dtype, inputs));
+  const auto answer = ask(Question::kBeginCase, to_wire(spec, table_dtype, inputs, constants_gap));
   if (answer.index() == 1) return std::get<1>(answer);
   std::optional<RunResult> failure;
   try {

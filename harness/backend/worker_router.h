@@ -27,7 +27,8 @@ class WorkerRouter final : public RouterUnderTest {
   const samebits_info& info() const override { return info_; }
   std::optional<std::string> unsupported(const samebits_router_spec& spec) override;
   std::optional<properties::RunResult> begin_case(const samebits_router_spec& spec, std::int32_t table_dtype,
-                                                  const oracle::RouterInputs& inputs) override;
+                                                  const oracle::RouterInputs& inputs,
+                                                  std::int32_t constants_gap) override;
   properties::RunResult run(const properties::RunRequest& request) override;
   std::optional<properties::RunResult> end_case() override;
 

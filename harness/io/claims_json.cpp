@@ -61,7 +61,8 @@ nlohmann::ordered_json claims_to_json(const Claims& claims) {
           {"output_order", word(kOutputOrders, claims.output_order)},
           {"returns_logits", claims.returns_logits},
           {"returns_bookkeeping", claims.returns_bookkeeping},
-          {"max_tokens", claims.max_tokens}};
+          {"max_tokens", claims.max_tokens},
+          {"memory", claims.device_memory ? "device" : "host"}};
 }
 
 Claims claims_from_json(const json& value) {
@@ -94,6 +95,9 @@ Claims claims_from_json(const json& value) {
     } else if (field == "max_tokens") {
       require(item.is_number_unsigned() && item.get<std::uint64_t>() <= INT32_MAX, "an integer from 0 to 2147483647");
       claims.max_tokens = item.get<std::int64_t>();
+    } else if (field == "memory") {
+      require(item == "host" || item == "device", "host, device");
+      claims.device_memory = item == "device";
     } else {
       throw std::invalid_argument(fmt::format("claims: unknown field \"{}\"", field));
     }

@@ -57,6 +57,11 @@ constexpr BookkeepingTensor kBookkeeping[] = {
 };
 constexpr const char* kPostPadded = "num_tokens_post_padded";
 
+// A wrong call has none, even where the router served it.
+bool has_outputs(const Run& run) {
+  return run.result.status == RunResult::Status::kOk && run.request.misuse == properties::Misuse::kNone;
+}
+
 void add_run(SafeTensors& content, json& runs, const Run& run) {
   const RunResult& result = run.result;
   json entry = {{"id", run.request.id}};
@@ -67,9 +72,13 @@ void add_run(SafeTensors& content, json& runs, const Run& run) {
   entry["kernel_name"] = result.kernel_name;
   entry["guards_intact"] = result.guards_intact;
   entry["inputs_intact"] = result.inputs_intact;
+  entry["gaps_intact"] = result.gaps_intact;
+  entry["outputs_untouched"] = result.outputs_untouched;
   entry["damage"] = result.damage;
+  entry["refused"] = result.refused;
+  entry["device_problem"] = result.device_problem;
   runs.push_back(entry);
-  if (result.status != RunResult::Status::kOk) return;
+  if (!has_outputs(run)) return;
 
   const oracle::RouterOutputs& outputs = result.outputs;
   const auto add = [&](const char* name, SafeTensor tensor) {
@@ -194,10 +203,14 @@ class ResultReader {
       if (!known) fail(fmt::format("run \"{}\": status \"{}\"; allowed: ok, error, crashed, timed_out", id, status));
       run.result.message = text(entry, "message");
       run.result.kernel_name = text(entry, "kernel_name");
-      run.result.guards_intact = boolean(entry, "guards_intact");
-      run.result.inputs_intact = boolean(entry, "inputs_intact");
+      run.result.guards_intact = boolean(entry, "guards_intact", true);
+      run.result.inputs_intact = boolean(entry, "inputs_intact", true);
+      run.result.gaps_intact = boolean(entry, "gaps_intact", true);
+      run.result.outputs_untouched = boolean(entry, "outputs_untouched", true);
       run.result.damage = text(entry, "damage");
-      if (run.result.status == RunResult::Status::kOk) read_outputs(run);
+      run.result.refused = boolean(entry, "refused", false);
+      run.result.device_problem = text(entry, "device_problem");
+      if (has_outputs(run)) read_outputs(run);
       file.runs.push_back(std::move(run));
     }
   }
@@ -207,8 +220,8 @@ class ResultReader {
     if (!entry[key].is_string()) fail(fmt::format("metadata runs: {}: allowed is text", key));
     return entry[key].get<std::string>();
   }
-  bool boolean(const json& entry, const char* key) const {
-    if (!entry.contains(key)) return true;
+  bool boolean(const json& entry, const char* key, bool otherwise) const {
+    if (!entry.contains(key)) return otherwise;
     if (!entry[key].is_boolean()) fail(fmt::format("metadata runs: {}: allowed: true, false", key));
     return entry[key].get<bool>();
   }
