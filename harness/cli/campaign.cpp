@@ -49,8 +49,18 @@ CaseRuns run_case(const properties::Case& c, properties::Subject& subject) {
                        });
 }
 
-Campaign::Campaign(Report header, std::vector<std::string> laws)
-    : report_(std::move(header)), laws_(std::move(laws)), start_(std::chrono::steady_clock::now()) {}
+CaseRuns run_main(const properties::Case& c, properties::Subject& subject) {
+  CaseRuns result;
+  result.inputs = properties::materialize(c);
+  result.runs = subject.run(c, result.inputs, {properties::plan_runs(c, subject.claims()).front()});
+  return result;
+}
+
+Campaign::Campaign(Report header, std::vector<std::string> laws, Ledger ledger)
+    : report_(std::move(header)),
+      laws_(std::move(laws)),
+      ledger_(std::move(ledger)),
+      start_(std::chrono::steady_clock::now()) {}
 
 properties::Tally& Campaign::tally_of(const oracle::RouterSpec& full_spec) {
   for (auto& [spec, tally] : tallies_) {
@@ -72,52 +82,123 @@ void Campaign::note_shapes(const properties::CaseDescription& description) {
   note(description.num_experts, shapes.num_experts_min, shapes.num_experts_max);
   note(description.top_k, shapes.top_k_min, shapes.top_k_max);
   shapes.num_tokens_max = std::max(shapes.num_tokens_max, description.num_tokens);
+  shapes.num_tokens.insert(description.num_tokens);
 }
 
-bool Campaign::note_failure(const CaseFile& file, const properties::Violation& violation, const std::string& source) {
+bool Campaign::note_failure(FirstFailure failure) {
+  const std::string law = failure.violation.law;
   const bool seen = std::any_of(first_failures_.begin(), first_failures_.end(),
-                                [&](const FirstFailure& first) { return first.violation.law == violation.law; });
+                                [&](const FirstFailure& first) { return first.violation.law == law; });
   if (seen) return true;
-  FirstFailure first{file, violation, file.c.description.index, source};
-  first.file.law = violation.law;
-  if (violation.law != known_answer_law().id) first.file.expected.reset();
+  failure.case_index = failure.file.c.description.index;
+  failure.file.law = law;
+  if (law != known_answer_law().id) failure.file.expected.reset();
   // In the order of the laws, so that the most basic fault is told first.
   const auto place = std::find_if(first_failures_.begin(), first_failures_.end(), [&](const FirstFailure& other) {
-    return law_order(first.violation.law) < law_order(other.violation.law);
+    return law_order(law) < law_order(other.violation.law);
   });
-  first_failures_.insert(place, std::move(first));
+  first_failures_.insert(place, std::move(failure));
   return true;
+}
+
+properties::LawOutcome Campaign::judge_answer(const CaseFile& file, const CaseRuns& runs,
+                                              const std::vector<properties::LawResult>& results) const {
+  properties::LawOutcome outcome = check_known_answer(*file.expected, report_.claims, runs.runs);
+  const bool lawful = std::none_of(results.begin(), results.end(),
+                                   [](const properties::LawResult& result) { return result.outcome.violation; });
+  // A claim may leave the answer open: another of equal keys, another finite weight beside an infinite score.
+  if (outcome.violation && lawful && !report_.claims.bit_exact()) return {};
+  return outcome;
+}
+
+void Campaign::count_answer(const properties::LawOutcome& outcome) {
+  known_answers_.applicable = true;
+  known_answers_.relevant += outcome.relevant;
+  known_answers_.cases += outcome.relevant > 0 ? 1 : 0;
+  known_answers_.failed += outcome.violation ? 1 : 0;
 }
 
 bool Campaign::add(const CaseFile& file, const CaseRuns& runs, const std::string& source) {
   const properties::CaseDescription& description = file.c.description;
+  const std::string known_name = std::filesystem::path(source).stem().string();
   ++report_.cases;
   report_.rows += description.num_tokens;
   ++report_.hazards[description.hazard];
   note_shapes(description);
-  const std::vector<properties::LawResult> results =
-      within_memory([&] { return "judging a case of " + case_sizes(file.c); },
-                    [&] { return properties::judge(file.c, report_.claims, runs.inputs, runs.runs, laws_); });
-  tally_of(file.full_spec ? *file.full_spec : file.c.spec).add(results);
+  const auto judged = [&](const std::vector<std::string>& laws) {
+    return within_memory([&] { return "judging a case of " + case_sizes(file.c); },
+                         [&] { return properties::judge(file.c, report_.claims, runs.inputs, runs.runs, laws); });
+  };
+  std::vector<properties::LawResult> results = judged(laws_);
+  properties::LawOutcome answer;
+  if (file.expected) answer = judge_answer(file, runs, laws_.empty() ? results : judged({}));
+
   bool failed = false;
+  const auto settle = [&](const std::string& law, properties::LawOutcome& outcome) {
+    const Ledger::Treatment treatment = ledger_.treat(law, file, known_name, outcome);
+    if (treatment == Ledger::Treatment::kDrop) return false;
+    if (!outcome.violation) return true;
+    // The law that judged it names it: whatever a check wrote, the report has one word for it.
+    outcome.violation->law = law;
+    if (treatment == Ledger::Treatment::kTolerate) {
+      ++report_.tolerated[law];
+      outcome.violation.reset();
+    } else {
+      failed = note_failure({file, *outcome.violation, 0, source, ""}) || failed;
+    }
+    return true;
+  };
+  std::erase_if(results, [&](properties::LawResult& result) { return !settle(result.law->id, result.outcome); });
+  tally_of(file.full_spec ? *file.full_spec : file.c.spec).add(results);
+  if (file.expected && settle(known_answer_law().id, answer)) count_answer(answer);
+  return failed;
+}
+
+bool Campaign::add_known(const KnownCase& known, const CaseRuns& runs) {
+  const CaseFile& file = known.file;
+  const std::string law = known_answer_law().id;
+  const auto results = properties::judge(file.c, report_.claims, runs.inputs, runs.runs);
+  properties::LawOutcome outcome = judge_answer(file, runs, results);
   for (const properties::LawResult& result : results) {
     if (!result.outcome.violation) continue;
-    // The law that judged it names it: whatever a check wrote, the report has one word for it.
-    properties::Violation violation = *result.outcome.violation;
-    violation.law = result.law->id;
-    failed = note_failure(file, violation, source) || failed;
+    outcome.relevant = std::max<std::int64_t>(outcome.relevant, 1);
+    outcome.violation = *result.outcome.violation;
+    outcome.violation->summary =
+        fmt::format("{} breaks {}: {}", known.name, result.law->id, outcome.violation->summary);
+    outcome.violation->notes.insert(outcome.violation->notes.begin(),
+                                    fmt::format("known fault ({}): {}", file.expected->source, file.expected->fault));
+    break;
   }
-  if (file.expected) {
-    const properties::LawOutcome outcome = check_known_answer(*file.expected, report_.claims, runs.runs);
-    known_answers_.applicable = true;
-    known_answers_.relevant += outcome.relevant;
-    if (outcome.relevant > 0) ++known_answers_.cases;
-    if (outcome.violation) {
-      ++known_answers_.failed;
-      failed = note_failure(file, *outcome.violation, source) || failed;
+  const Ledger::Treatment treatment = ledger_.treat(law, file, known.name, outcome);
+  if (treatment == Ledger::Treatment::kDrop) return false;
+  ++report_.known_cases;
+  bool failed = false;
+  if (outcome.violation) {
+    outcome.violation->law = law;
+    if (treatment == Ledger::Treatment::kTolerate) {
+      ++report_.tolerated[law];
+      outcome.violation.reset();
+    } else {
+      failed = note_failure({file, *outcome.violation, 0, "", known.name});
     }
   }
+  count_answer(outcome);
   return failed;
+}
+
+bool Campaign::quarantines(const CaseFile& file, const std::string& known_name) {
+  return ledger_.quarantines(file, known_name);
+}
+
+std::vector<std::string> Campaign::inconclusive_laws(const oracle::RouterSpec& full_spec) const {
+  std::vector<std::string> names;
+  for (const auto& [spec, tally] : tallies_) {
+    if (!(spec == full_spec)) continue;
+    for (const auto& [law, sum] : tally.laws()) {
+      if (sum.applicable && sum.failed == 0 && sum.relevant < law->min_relevant) names.emplace_back(law->id);
+    }
+  }
+  return names;
 }
 
 void Campaign::skip(const std::string& reason) {
@@ -146,6 +227,14 @@ Report Campaign::finish(bool was_interrupted) {
       }
     }
   }
+  for (auto& [law, sum] : report.laws) {
+    const std::string link = ledger_.quarantine_of(law->id);
+    if (link.empty() || sum.verdict != Verdict::kInconclusive) continue;
+    sum.applicable = false;
+    sum.verdict = Verdict::kNotApplicable;
+    sum.not_applicable_reason = "quarantined by the ledger: " + link;
+  }
+  report.ledger = ledger_.outcomes();
   if (known_answers_.applicable) {
     known_answers_.verdict = known_answers_.failed > 0     ? Verdict::kFail
                              : known_answers_.relevant > 0 ? Verdict::kPass

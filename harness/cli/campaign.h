@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "harness/cli/ledger.h"
 #include "harness/io/case_file.h"
+#include "harness/io/known_cases.h"
 #include "harness/report/report.h"
 #include "properties/judge.h"
 
@@ -19,23 +21,31 @@ struct CaseRuns {
 };
 CaseRuns run_case(const properties::Case& c, properties::Subject& subject);
 
+// The same of the first run alone: all rows in their order.
+CaseRuns run_main(const properties::Case& c, properties::Subject& subject);
+
 // The first failure of a law, as it was met.
 struct FirstFailure {
   CaseFile file;  // law is set
   properties::Violation violation;
   std::uint64_t case_index = 0;
-  std::string case_file;  // where it was read from; empty: generated
+  std::string case_file;   // where it was read from; empty: generated
+  std::string known_case;  // or the built-in case that it is
 };
 
 class Campaign {
  public:
   // `header`: command, spec, variant, backend, claims, seed.
-  Campaign(Report header, std::vector<std::string> laws);
+  Campaign(Report header, std::vector<std::string> laws, Ledger ledger = {});
 
   // full_spec of `file` decides which laws apply. `source` is the file it was read from. Returns true when a law
   // failed.
   bool add(const CaseFile& file, const CaseRuns& runs, const std::string& source = {});
+  // A built-in case with its main run. It counts for the law known_answer alone, whatever it breaks.
+  bool add_known(const KnownCase& known, const CaseRuns& runs);
   void skip(const std::string& reason);
+  // Whether the ledger keeps the case from being run; known_name: of a built-in case, or empty.
+  bool quarantines(const CaseFile& file, const std::string& known_name = {});
 
   std::int64_t cases() const { return report_.cases; }
   std::int64_t rows() const { return report_.rows; }
@@ -44,16 +54,24 @@ class Campaign {
   // "batch_invariance, weights"
   std::string failed_laws() const;
 
+  // Laws that met too little on this spec alone.
+  std::vector<std::string> inconclusive_laws(const oracle::RouterSpec& full_spec) const;
+
   // Verdicts and seconds; failures are left to the caller.
   Report finish(bool was_interrupted);
 
  private:
   properties::Tally& tally_of(const oracle::RouterSpec& full_spec);
   void note_shapes(const properties::CaseDescription& description);
-  bool note_failure(const CaseFile& file, const properties::Violation& violation, const std::string& source);
+  bool note_failure(FirstFailure failure);
+  // The stated answer of a case, as far as the claims determine it. results: of all laws on these runs.
+  properties::LawOutcome judge_answer(const CaseFile& file, const CaseRuns& runs,
+                                      const std::vector<properties::LawResult>& results) const;
+  void count_answer(const properties::LawOutcome& outcome);
 
   Report report_;
   std::vector<std::string> laws_;
+  Ledger ledger_;
   std::vector<std::pair<oracle::RouterSpec, properties::Tally>> tallies_;  // per spec, in the order met
   properties::LawTally known_answers_;
   std::vector<FirstFailure> first_failures_;

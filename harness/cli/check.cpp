@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct CheckOptions {
-  std::string cases, results, json, progress = "auto";
+  std::string cases, results, json, ledger, progress = "auto";
   std::vector<std::string> laws;
 };
 
@@ -55,6 +55,7 @@ void require_results(const std::vector<fs::path>& cases, const std::string& resu
 
 int check(const CheckOptions& options, const std::string& program) {
   require_known_laws(options.laws);
+  const std::vector<LedgerEntry> ledger = read_ledger_option(options.ledger);
   if (!options.json.empty()) check_writable_file(options.json);
   const std::vector<fs::path> paths = list_case_files(options.cases);
   std::error_code error;
@@ -83,13 +84,14 @@ int check(const CheckOptions& options, const std::string& program) {
       header.backend = options.results;
       header.claims = claims;
       header.seed = file.c.description.seed;
-      campaign.emplace(std::move(header), options.laws);
+      campaign.emplace(std::move(header), options.laws, Ledger(ledger, claims, today()));
     }
     require_one_router(claims, result.claims, result_file);
     if (!result.unsupported.empty()) {
       campaign->skip(result.unsupported);
       continue;
     }
+    if (campaign->quarantines(file, path.stem().string())) continue;
     campaign->add(file, {properties::materialize(file.c), std::move(result.runs)}, path.string());
   }
   progress.clear();
@@ -125,6 +127,7 @@ void add_check(CLI::App& app, Program& program) {
       ->type_name("DIR|FILE");
   add_laws_option(*command, options->laws);
   command->add_option("--json", options->json, "Write the report as JSON")->type_name("FILE");
+  add_ledger_option(*command, options->ledger);
   add_progress_option(*command, options->progress);
   command->footer(
       "A result file is a safetensors file with main/topk_ids [T, k] (I32 or I64) and main/topk_weights [T, k] (F32);\n"

@@ -7,6 +7,7 @@
 
 #include "harness/backend/backend.h"
 #include "harness/cli/interrupt.h"
+#include "harness/cli/known_answer.h"
 #include "harness/io/files.h"
 #include "harness/report/case_text.h"
 
@@ -69,7 +70,9 @@ std::vector<Failure> keep_failures(const std::vector<FirstFailure>& first_failur
     failure.original_summary = first.violation.summary;
     failure.case_index = first.case_index;
     failure.shrunk = first.file.c;
-    if (options.shrink && !interrupted()) shrink_failure(first, subject, progress, failure);
+    failure.known_case = first.known_case;
+    const bool stated = first.violation.law == known_answer_law().id;  // the answer belongs to the case as it is
+    if (options.shrink && !stated && !interrupted()) shrink_failure(first, subject, progress, failure);
     CaseFile file = first.file;
     file.c = failure.shrunk;
     const std::string name = fmt::format("{}-{:016x}.yaml", first.violation.law, case_hash(file.c));

@@ -1,18 +1,23 @@
-// samebits fuzz: generate, run, judge; shrink the first failure of each law.
+// samebits fuzz: known cases first; then generate, run, judge; shrink the first failure of each law.
 #include <fmt/format.h>
 
 #include <charconv>
 #include <cstdio>
+#include <set>
 
 #include "harness/cli/campaign.h"
 #include "harness/cli/failures.h"
+#include "harness/cli/fuzz_targets.h"
 #include "harness/cli/interrupt.h"
 #include "harness/cli/options.h"
 #include "harness/cli/output.h"
 #include "harness/cli/program.h"
 #include "harness/io/files.h"
+#include "harness/io/known_cases.h"
 #include "harness/report/case_text.h"
+#include "oracle/spec/validate.h"
 #include "properties/generate.h"
+#include "properties/generators/hazards.h"
 
 namespace samebits::harness {
 namespace {
@@ -25,9 +30,9 @@ struct FuzzOptions {
   BackendChoice backend;
   std::vector<std::string> laws;
   std::uint64_t seed = 1;
-  std::optional<std::uint64_t> cases;
-  std::string time, corpus = "samebits-failures", json, shard = "0/1", progress = "auto";
-  bool fail_fast = false, no_shrink = false;
+  std::optional<std::uint64_t> cases, rows;
+  std::string time, corpus = "samebits-failures", json, ledger, stage = "any", shard = "0/1", progress = "auto";
+  bool all_specs = false, fail_fast = false, no_shrink = false, no_known_cases = false;
 };
 
 struct Shard {
@@ -46,31 +51,159 @@ Shard parse_shard(const std::string& text) {
   return shard;
 }
 
-// How far a run goes: a number of cases, a time, or whichever comes first.
+// How far a run goes: a number of cases (of each spec), of rows, a time, or whichever comes first.
 struct Budget {
   std::uint64_t cases = 200;
+  std::int64_t rows = INT64_MAX;
   std::optional<Clock::time_point> until;
 
   explicit Budget(const FuzzOptions& options) {
-    if (!options.time.empty()) {
-      until = Clock::now() + parse_duration("--time", options.time);
-      cases = UINT64_MAX;
-    }
+    if (options.all_specs) cases = 24;  // every directed case, and a few random ones
+    if (!options.time.empty()) until = Clock::now() + parse_duration("--time", options.time);
+    if (options.rows) rows = static_cast<std::int64_t>(*options.rows);
+    if (until || options.rows) cases = UINT64_MAX;
     if (options.cases) cases = *options.cases;
   }
-  bool left(std::uint64_t index) const { return index < cases && (!until || Clock::now() < *until); }
+  bool left(std::uint64_t index, std::int64_t rows_done) const {
+    return index < cases && rows_done < rows && (!until || Clock::now() < *until);
+  }
 };
 
-std::string progress_line(const ChosenSpec& spec, const FuzzOptions& options, const Campaign& campaign,
-                          const Budget& budget, double seconds) {
-  std::string line = fmt::format("fuzz {} on {}: {}", spec.name, options.backend.name(), grouped(campaign.cases()));
-  if (budget.cases != UINT64_MAX) line += fmt::format("/{}", budget.cases);
-  line += " cases, ";
-  line += campaign.first_failures().empty() ? "no failure" : "FAILED " + campaign.failed_laws();
-  line += fmt::format(", {} rows", grouped(campaign.rows()));
-  const double rate = seconds > 0 ? static_cast<double>(campaign.cases()) / seconds : 0.0;
-  return rate > 0 ? line + fmt::format(", {:.1f} cases/s", rate) : line;
+properties::GenerateOptions generate_options(const FuzzOptions& options, const properties::Claims& claims) {
+  properties::GenerateOptions generate;
+  generate.full_stage = options.stage != "from_logits";
+  generate.logits_stage = options.stage != "full";
+  generate.max_tokens = claims.max_tokens;
+  return generate;
 }
+
+// One fuzz run: the routers that are asked for, and what was found so far.
+class FuzzRun {
+ public:
+  FuzzRun(const FuzzOptions& options, std::vector<FuzzTarget> targets, properties::Subject& subject, Report header,
+          Ledger ledger)
+      : options_(options),
+        targets_(std::move(targets)),
+        subject_(subject),
+        generate_(generate_options(options, subject.claims())),
+        budget_(options),
+        campaign_(std::move(header), options.laws, std::move(ledger)),
+        progress_(progress_mode(options.progress)) {}
+
+  // Until the budget is spent, a case failed with --fail-fast, or the user interrupts; what was found is reported.
+  void run(const Shard& shard) {
+    try {
+      // Known cases belong to no shard; the first runs them.
+      if (!options_.no_known_cases && shard.index == 0 && run_known_cases() && options_.fail_fast) return;
+      for (std::uint64_t index = shard.index; !interrupted(); index += shard.count) {
+        if (!run_round(index)) return;
+      }
+    } catch (const Interrupted&) {
+    }
+  }
+
+  Report finish(const std::string& program) {
+    progress_.clear();
+    Report report = campaign_.finish(interrupted());
+    report.failures =
+        keep_failures(campaign_.first_failures(), subject_,
+                      {!options_.no_shrink, options_.corpus, program, options_.backend.words()}, progress_);
+    report.interrupted = interrupted();
+    add_targets(report);
+    return report;
+  }
+
+ private:
+  // Case `index` of every router. False: the run is over.
+  bool run_round(std::uint64_t index) {
+    bool any = false;
+    for (FuzzTarget& target : targets_) {
+      if (!target.refused.empty()) continue;
+      if (!budget_.left(index, campaign_.rows())) return false;
+      if (interrupted()) return false;
+      any = true;
+      show(target);
+      CaseFile file;
+      file.c = within_memory([&] { return shape_text(target.spec.spec); },
+                             [&] {
+                               return properties::generate_case(target.spec.name, target.spec.variant, target.spec.spec,
+                                                                options_.seed, index, generate_);
+                             });
+      file.full_spec = target.spec.spec;
+      file.layer = target.spec.layer;
+      if (const auto reason = subject_.unsupported(file.c.spec)) {
+        campaign_.skip(*reason);
+        if (target.run.skipped++ == 0) target.run.skip_reason = *reason;
+        continue;
+      }
+      if (campaign_.quarantines(file)) continue;
+      ++target.run.cases;
+      target.run.rows += file.c.description.num_tokens;
+      if (campaign_.add(file, run_case(file.c, subject_)) && options_.fail_fast) return false;
+    }
+    return any;
+  }
+
+  // The known cases of the routers' methods; of all methods where all specs are asked for. True: one failed.
+  bool run_known_cases() {
+    bool failed = false;
+    for (const KnownCase& known : known_cases()) {
+      const properties::CaseDescription& d = known.file.c.description;
+      const bool wanted = options_.all_specs || same_method(known.file.c.spec, targets_.front().spec.spec);
+      const bool stage = d.stage == properties::Stage::kFull ? generate_.full_stage : generate_.logits_stage;
+      const bool fits = generate_.max_tokens == 0 || d.num_tokens <= generate_.max_tokens;
+      if (!wanted || !stage || !fits || interrupted()) continue;
+      if (oracle::unsupported_reason(known.file.c.spec) || subject_.unsupported(known.file.c.spec)) continue;
+      if (campaign_.quarantines(known.file, known.name)) continue;
+      failed = campaign_.add_known(known, run_main(known.file.c, subject_)) || failed;
+      if (failed && options_.fail_fast) return true;
+    }
+    return failed;
+  }
+
+  void show(const FuzzTarget& target) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+    std::string line =
+        fmt::format("fuzz {} on {}: {}", target.spec.name, options_.backend.name(), grouped(campaign_.cases()));
+    if (budget_.cases != UINT64_MAX) line += fmt::format("/{}", budget_.cases * targets_.size());
+    line += " cases, ";
+    line += campaign_.first_failures().empty() ? "no failure" : "FAILED " + campaign_.failed_laws();
+    line += fmt::format(", {} rows", grouped(campaign_.rows()));
+    const double rate = seconds > 0 ? static_cast<double>(campaign_.cases()) / seconds : 0.0;
+    progress_.update(rate > 0 ? line + fmt::format(", {:.1f} cases/s", rate) : line);
+  }
+
+  void add_targets(Report& report) {
+    std::set<std::string> unmet;
+    for (const FuzzTarget& target : targets_) {
+      if (!target.refused.empty() || target.run.cases == 0) continue;
+      for (const properties::Hazard& hazard : properties::all_hazards()) {
+        if (properties::possible(hazard, target.spec.spec, generate_) && !report.hazards.contains(hazard.label)) {
+          unmet.insert(hazard.label);
+        }
+      }
+    }
+    report.hazards_not_met.assign(unmet.begin(), unmet.end());
+    if (!options_.all_specs) return;
+    for (const FuzzTarget& target : targets_) {
+      SpecRun run = target.run;
+      run.name = target.spec.name;
+      run.layer = target.spec.layer;
+      if (!target.refused.empty()) run.skip_reason = target.refused;
+      run.inconclusive = campaign_.inconclusive_laws(target.spec.spec);
+      report.specs.push_back(std::move(run));
+    }
+  }
+
+  const FuzzOptions& options_;
+  std::vector<FuzzTarget> targets_;
+  properties::Subject& subject_;
+  properties::GenerateOptions generate_;
+  Budget budget_;
+  Campaign campaign_;
+  Progress progress_;
+  Clock::time_point start_ = Clock::now();
+};
 
 // Removes a folder again that was made to see whether it can be written, if nothing was.
 class CorpusFolder {
@@ -89,52 +222,34 @@ class CorpusFolder {
 };
 
 int fuzz(const FuzzOptions& options, const std::string& program) {
-  const ChosenSpec spec = resolve_runnable_spec(options.spec);
+  if (options.all_specs == !options.spec.spec.empty()) {
+    throw UsageError(options.all_specs ? "--all-specs and --spec: found both; allowed: one of them"
+                                       : "no spec: give --spec S (see `samebits list specs`) or --all-specs");
+  }
+  std::vector<FuzzTarget> targets;
+  if (options.all_specs) {
+    targets = all_targets(options.spec);
+  } else {
+    targets.push_back({resolve_runnable_spec(options.spec), "", {}});
+  }
   require_known_laws(options.laws);
   const Shard shard = parse_shard(options.shard);
+  const std::vector<LedgerEntry> ledger = read_ledger_option(options.ledger);
   if (!options.json.empty()) check_writable_file(options.json);
   const CorpusFolder corpus(options.corpus);
   const std::unique_ptr<properties::Subject> subject = open(options.backend);
 
   Report header;
   header.command = "fuzz";
-  header.spec = spec.name;
-  header.variant = spec.variant;
-  header.notes = spec.notes;
+  header.spec = options.all_specs ? all_specs_text(targets) : targets.front().spec.name;
+  header.variant = options.all_specs ? "" : targets.front().spec.variant;
+  if (!options.all_specs) header.notes = targets.front().spec.notes;
   header.backend = options.backend.name();
   header.claims = subject->claims();
   header.seed = options.seed;
-  Campaign campaign(std::move(header), options.laws);
-  properties::GenerateOptions generate;
-  generate.max_tokens = subject->claims().max_tokens;
-
-  Progress progress(progress_mode(options.progress));
-  const Budget budget(options);
-  const Clock::time_point start = Clock::now();
-  for (std::uint64_t index = shard.index; budget.left(index) && !interrupted(); index += shard.count) {
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    progress.update(progress_line(spec, options, campaign, budget, seconds));
-    CaseFile file;
-    file.c = within_memory(
-        [&] { return shape_text(spec.spec); },
-        [&] { return properties::generate_case(spec.name, spec.variant, spec.spec, options.seed, index, generate); });
-    file.full_spec = spec.spec;
-    file.layer = spec.layer;
-    try {
-      if (const auto reason = subject->unsupported(file.c.spec)) {
-        campaign.skip(*reason);
-        continue;
-      }
-      if (campaign.add(file, run_case(file.c, *subject)) && options.fail_fast) break;
-    } catch (const Interrupted&) {
-      break;  // what was found before is reported
-    }
-  }
-  progress.clear();
-  Report report = campaign.finish(interrupted());
-  report.failures = keep_failures(campaign.first_failures(), *subject,
-                                  {!options.no_shrink, options.corpus, program, options.backend.words()}, progress);
-  report.interrupted = interrupted();
+  FuzzRun run(options, std::move(targets), *subject, std::move(header), Ledger(ledger, subject->claims(), today()));
+  run.run(shard);
+  const Report report = run.finish(program);
   if (!options.json.empty()) write_file(options.json, to_json(report));
   print_out("{}", to_console(report));
   return exit_code(report);
@@ -146,13 +261,24 @@ void add_fuzz(CLI::App& app, Program& program) {
   CLI::App* command = app.add_subcommand("fuzz", "Generate cases, run a router on them and judge its answers");
   auto options = std::make_shared<FuzzOptions>();
   add_spec_options(*command, options->spec);
+  CLI::Option* spec = command->get_option("--spec")->required(false);
+  command
+      ->add_flag("--all-specs", options->all_specs, "Every built-in spec in turn; those that cannot be run are named")
+      ->excludes(spec)
+      ->excludes(command->get_option("--variant"))
+      ->excludes(command->get_option("--layer"));
   add_backend_options(*command, options->backend);
   add_laws_option(*command, options->laws);
   command->add_option("--seed", options->seed, "Case I of a seed is the same everywhere")
       ->type_name("N")
       ->check(whole_number(0, UINT64_MAX))
       ->capture_default_str();
-  command->add_option("--cases", options->cases, "Number of cases [200; without limit when --time is given]")
+  command
+      ->add_option("--cases", options->cases,
+                   "Number of cases, with --all-specs of each [200, 24; without limit with --time or --rows]")
+      ->type_name("N")
+      ->check(whole_number(1, INT64_MAX));
+  command->add_option("--rows", options->rows, "Stop when this number of rows was judged")
       ->type_name("N")
       ->check(whole_number(1, INT64_MAX));
   command
@@ -163,6 +289,15 @@ void add_fuzz(CLI::App& app, Program& program) {
       ->type_name("DIR")
       ->capture_default_str();
   command->add_option("--json", options->json, "Write the report as JSON")->type_name("FILE");
+  add_ledger_option(*command, options->ledger);
+  command
+      ->add_option("--stage", options->stage,
+                   "Cases that start from hidden states (full), from given logits (from_logits), or both (any)")
+      ->check(CLI::IsMember({"any", "full", "from_logits"}))
+      ->type_name("STAGE")
+      ->capture_default_str();
+  command->add_flag("--no-known-cases", options->no_known_cases,
+                    "Leave out the built-in case files of the same method, which come first (see `list cases`)");
   command->add_flag("--fail-fast", options->fail_fast, "Stop at the first failure");
   command->add_flag("--no-shrink", options->no_shrink, "Keep failing cases as they are met");
   command->add_option("--shard", options->shard, "Only cases I, I+N, I+2N, ...; 0 <= I < N")

@@ -26,13 +26,14 @@ bool near(double found, double wanted, double tolerance) {
 }  // namespace
 
 const properties::Law& known_answer_law() {
-  static const properties::Law law = {"known_answer",
-                                      "The answer is the one that the case file states.",
-                                      "the source that the file names",
-                                      "a case file with an expected block",
-                                      1,
-                                      nullptr,
-                                      nullptr};
+  static const properties::Law law = {
+      "known_answer",
+      "The answer is the one that the case file states, as far as the claims determine it, and breaks no law.",
+      "the source that the file names",
+      "a case file with an expected block",
+      1,
+      nullptr,
+      nullptr};
   return law;
 }
 

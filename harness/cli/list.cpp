@@ -8,6 +8,7 @@
 #include "harness/cli/options.h"
 #include "harness/cli/output.h"
 #include "harness/cli/program.h"
+#include "harness/io/known_cases.h"
 #include "harness/io/spec_library.h"
 #include "oracle/spec/validate.h"
 #include "properties/generators/hazards.h"
@@ -72,6 +73,13 @@ int list_hazards() {
   return 0;
 }
 
+int list_cases() {
+  for (const KnownCase& known : known_cases()) {
+    print_out("{:<44}{}\n", known.name, known.file.expected ? known.file.expected->source : "");
+  }
+  return 0;
+}
+
 int list_fields() {
   for (const oracle::FieldInfo& field : oracle::schema()) {
     print_out("{:<36}{} [{}]\n", field.path, field.allowed, field.default_text);
@@ -82,18 +90,19 @@ int list_fields() {
 }  // namespace
 
 void add_list(CLI::App& app, Program& program) {
-  CLI::App* command =
-      app.add_subcommand("list", "List specs, backends, laws, hazards, arithmetics or the fields of a spec");
+  CLI::App* command = app.add_subcommand(
+      "list", "List specs, backends, laws, hazards, known cases, arithmetics or the fields of a spec");
   auto what = std::make_shared<std::string>();
-  command->add_option("WHAT", *what, "specs, backends, laws, hazards, arithmetics or fields")
+  command->add_option("WHAT", *what, "specs, backends, laws, hazards, cases, arithmetics or fields")
       ->required()
-      ->check(CLI::IsMember({"specs", "backends", "laws", "hazards", "arithmetics", "fields"}));
+      ->check(CLI::IsMember({"specs", "backends", "laws", "hazards", "cases", "arithmetics", "fields"}));
   command->footer("Example:\n  samebits list specs");
   command->callback([what, &program] {
     program.action = [what] {
       if (*what == "specs") return list_specs();
       if (*what == "backends") return list_backend_names();
       if (*what == "hazards") return list_hazards();
+      if (*what == "cases") return list_cases();
       if (*what == "arithmetics") return list_arithmetics();
       return *what == "laws" ? list_laws() : list_fields();
     };

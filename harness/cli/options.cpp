@@ -109,14 +109,17 @@ void require_runnable(const std::string& name, const oracle::RouterSpec& spec) {
 ChosenSpec resolve_runnable_spec(const SpecOptions& options) {
   ChosenSpec chosen = resolve_spec(options);
   require_runnable(chosen.name, chosen.spec);
-  if (!chosen.spec.shape.hidden_size) {
-    chosen.spec.shape.hidden_size = kAssumedHiddenSize;
-    chosen.notes.push_back(
-        fmt::format("shape.hidden_size is not known and taken as {}; give another with --set shape.hidden_size=N",
-                    kAssumedHiddenSize));
-    print_error("spec {}: {}\n", chosen.name, chosen.notes.back());
-  }
+  if (assume_hidden_size(chosen)) print_error("spec {}: {}\n", chosen.name, chosen.notes.back());
   return chosen;
+}
+
+bool assume_hidden_size(ChosenSpec& chosen) {
+  if (chosen.spec.shape.hidden_size) return false;
+  chosen.spec.shape.hidden_size = kAssumedHiddenSize;
+  chosen.notes.push_back(
+      fmt::format("shape.hidden_size is not known and taken as {}; give another with --set shape.hidden_size=N",
+                  kAssumedHiddenSize));
+  return true;
 }
 
 void add_backend_options(CLI::App& command, BackendChoice& choice) {
@@ -162,6 +165,11 @@ void require_known_laws(const std::vector<std::string>& laws) {
     for (const properties::Law& law : properties::all_laws()) names.emplace_back(law.id);
     throw UsageError(fmt::format("--laws: unknown law \"{}\"; {}", id, suggest_names(id, names)));
   }
+}
+
+void add_ledger_option(CLI::App& command, std::string& ledger) {
+  command.add_option("--ledger", ledger, "Known faults: findings to tolerate, cases to leave out (see docs/files.md)")
+      ->type_name("FILE");
 }
 
 void add_progress_option(CLI::App& command, std::string& mode) {

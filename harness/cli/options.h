@@ -59,6 +59,8 @@ ChosenSpec resolve_spec(const SpecOptions& options);
 // As resolve_spec. A hidden size that the spec does not know is assumed, with a message on standard error. A spec that
 // this program cannot run is refused with the reason.
 ChosenSpec resolve_runnable_spec(const SpecOptions& options);
+// Sets a hidden size that the spec does not know, with a note. True: it did.
+bool assume_hidden_size(ChosenSpec& chosen);
 // Of a case or of a resolved spec. The hidden size may be unknown: where logits are given it has no meaning.
 void require_runnable(const std::string& name, const oracle::RouterSpec& spec);
 
@@ -73,6 +75,8 @@ std::unique_ptr<properties::Subject> open(const BackendChoice& choice);
 
 void add_laws_option(CLI::App& command, std::vector<std::string>& laws);
 void require_known_laws(const std::vector<std::string>& laws);
+
+void add_ledger_option(CLI::App& command, std::string& ledger);
 
 void add_progress_option(CLI::App& command, std::string& mode);
 ProgressMode progress_mode(const std::string& mode);

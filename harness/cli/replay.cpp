@@ -18,13 +18,14 @@ namespace {
 namespace fs = std::filesystem;
 
 struct ReplayOptions {
-  std::string case_path, json, progress = "auto";
+  std::string case_path, json, ledger, progress = "auto";
   std::vector<std::string> laws;
   BackendChoice backend;
 };
 
 int replay(const ReplayOptions& options, const std::string& program) {
   require_known_laws(options.laws);
+  const std::vector<LedgerEntry> ledger = read_ledger_option(options.ledger);
   if (!options.json.empty()) check_writable_file(options.json);
   const std::vector<fs::path> paths = list_case_files(options.case_path);
   // All files are read before the first is run, so that a bad one is told at once.
@@ -41,7 +42,7 @@ int replay(const ReplayOptions& options, const std::string& program) {
   header.backend = options.backend.name();
   header.claims = subject->claims();
   header.seed = files.front().c.description.seed;
-  Campaign campaign(std::move(header), options.laws);
+  Campaign campaign(std::move(header), options.laws, Ledger(ledger, subject->claims(), today()));
   Progress progress(progress_mode(options.progress));
   for (std::size_t i = 0; i < paths.size() && !interrupted(); ++i) {
     progress.update(fmt::format("replay on {}: {}/{} cases", options.backend.name(), i, paths.size()));
@@ -51,6 +52,7 @@ int replay(const ReplayOptions& options, const std::string& program) {
       campaign.skip(fmt::format("{}: {}", paths[i].string(), *reason));
       continue;
     }
+    if (campaign.quarantines(files[i], paths[i].stem().string())) continue;
     campaign.add(files[i], run_case(files[i].c, *subject), paths[i].string());
   }
   progress.clear();
@@ -79,6 +81,7 @@ void add_replay(CLI::App& app, Program& program) {
   add_backend_options(*command, options->backend);
   add_laws_option(*command, options->laws);
   command->add_option("--json", options->json, "Write the report as JSON")->type_name("FILE");
+  add_ledger_option(*command, options->ledger);
   add_progress_option(*command, options->progress);
   command->footer("Example:\n  samebits replay --case samebits-failures/selection-0123456789abcdef.yaml --backend cpu");
   command->callback(

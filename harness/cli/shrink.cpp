@@ -5,6 +5,7 @@
 
 #include "harness/cli/failures.h"
 #include "harness/cli/interrupt.h"
+#include "harness/cli/known_answer.h"
 #include "harness/cli/options.h"
 #include "harness/cli/output.h"
 #include "harness/cli/program.h"
@@ -27,6 +28,10 @@ int shrink_case(const ShrinkOptions& options, const std::string& program) {
   require_runnable(options.case_path, file.c.spec);
   const std::string law = options.law.empty() ? file.law : options.law;
   if (law.empty()) throw UsageError(fmt::format("{} names no law; give one with --law", options.case_path));
+  if (law == known_answer_law().id) {
+    throw UsageError(
+        fmt::format("--law {}: the stated answer belongs to the case as it is; give another law with --law", law));
+  }
   require_known_laws({law});
   check_writable_file(options.out);
   const std::unique_ptr<properties::Subject> subject = open(options.backend);

@@ -198,8 +198,7 @@ void check_inline_sizes(const YamlMapping& root, const YamlMapping& description,
   if (d.stage == properties::Stage::kFull) check("hidden_size", spec.shape.hidden_size, d.hidden_size);
 }
 
-CaseFile parse_case(const fs::path& path) {
-  const std::string text = read_file(path, kMaxYamlBytes);
+CaseFile parse_case(const std::string& text, const fs::path& path) {
   const std::string name = path.string();
   const YamlValue document = parse_yaml(text, name);
   const YamlMapping root(document,
@@ -275,7 +274,11 @@ std::string case_yaml(const CaseFile& file, const std::string& large_name, SafeT
 }  // namespace
 
 CaseFile read_case_file(const fs::path& path) {
-  return with_yaml_errors(path.string(), [&] { return parse_case(path); });
+  return read_case_text(read_file(path, kMaxYamlBytes), path);
+}
+
+CaseFile read_case_text(const std::string& text, const fs::path& path) {
+  return with_yaml_errors(path.string(), [&] { return parse_case(text, path); });
 }
 
 void write_case_file(const fs::path& path, const CaseFile& file, bool with_data) {

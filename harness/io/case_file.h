@@ -42,6 +42,8 @@ struct CaseFile {
 // CaseDescription), tensors (explicit data; each with dtype, shape and one of values, nonzero, file) and expected
 // (fields of KnownAnswer). Sizes that the description leaves out are those of the tensors, or else of the spec.
 CaseFile read_case_file(const std::filesystem::path& path);
+// The same of a text; `path` names it in messages, and is where relative paths in it start.
+CaseFile read_case_text(const std::string& text, const std::filesystem::path& path);
 // with_data: all tensors are written, also generated ones, for programs that cannot generate.
 void write_case_file(const std::filesystem::path& path, const CaseFile& file, bool with_data = false);
 // Identity of a case: its description, spec and explicit tensors.

@@ -5,7 +5,7 @@
 
 #include "harness/io/claims_json.h"
 #include "harness/report/case_text.h"
-#include "harness/report/printable.h"
+#include "harness/report/lines.h"
 #include "harness/report/report.h"
 
 namespace samebits::harness {
@@ -14,8 +14,6 @@ namespace {
 constexpr std::size_t kMaxLines = 40;
 constexpr std::size_t kWidth = 120;
 constexpr std::int64_t kMaxNumbers = 40;
-
-using Lines = std::vector<std::string>;
 
 // Words joined into lines of at most kWidth, at most `most` lines.
 Lines wrapped(const std::string& label, const std::vector<std::string>& words, std::size_t most) {
@@ -36,11 +34,6 @@ Lines wrapped(const std::string& label, const std::vector<std::string>& words, s
   return lines;
 }
 
-std::string clipped(const std::string& text, std::size_t most) {
-  const std::string line = printable_line(text);
-  return line.size() <= most ? line : line.substr(0, most - 3) + "...";
-}
-
 void append(Lines& lines, const Lines& more) {
   lines.insert(lines.end(), more.begin(), more.end());
 }
@@ -55,6 +48,7 @@ Lines header(const Report& report) {
                           report.claims.name, report.claims.version, claims_line(report.claims)),
               160));
   std::string cases = fmt::format("cases     {} ({} rows)", grouped(report.cases), grouped(report.rows));
+  if (report.known_cases > 0) cases += fmt::format(", {} known cases before them", grouped(report.known_cases));
   if (report.command == "fuzz") cases += fmt::format(", seed {}", report.seed);
   cases += fmt::format(", {:.1f} s", report.seconds);
   if (report.interrupted) cases += ", interrupted";
@@ -78,9 +72,9 @@ Lines header(const Report& report) {
 }
 
 // In a replay of named cases a law that they do not exercise is no lack of testing.
-std::string verdict_text(const Report& report, const properties::LawTally& tally) {
+std::string table_text(const Report& report, const properties::Law& law, const properties::LawTally& tally) {
   const bool idle = report.command == "replay" && tally.verdict == properties::Verdict::kInconclusive;
-  return idle ? "not exercised" : to_text(tally.verdict);
+  return idle ? "not exercised" : verdict_text(report, law, tally);
 }
 
 Lines law_table(const Report& report) {
@@ -91,7 +85,7 @@ Lines law_table(const Report& report) {
           clipped(fmt::format("{:<20}{:<16}{}", law->id, "not applicable", tally.not_applicable_reason), kWidth));
       continue;
     }
-    lines.push_back(fmt::format("{:<20}{:<16}{:>14}{:>9}{:>9}", law->id, verdict_text(report, tally),
+    lines.push_back(fmt::format("{:<20}{:<16}{:>14}{:>9}{:>9}", law->id, table_text(report, *law, tally),
                                 grouped(tally.relevant), grouped(tally.cases), grouped(tally.failed)));
   }
   return lines;
@@ -113,7 +107,8 @@ Lines detail(const Failure& failure) {
     lines.push_back(clipped("  " + violation.notes[i], 240));
   }
   const CaseNumbers numbers = case_numbers(failure.shrunk, kMaxNumbers);
-  std::string origin = fmt::format("case {}", failure.case_index);
+  std::string origin = failure.known_case.empty() ? fmt::format("case {}", failure.case_index)
+                                                  : fmt::format("known case {}", failure.known_case);
   if (failure.shrink_evaluations > 0) {
     origin = fmt::format("shrunk from case {} in {} evaluations", failure.case_index, failure.shrink_evaluations);
   }
@@ -134,31 +129,33 @@ Lines failure_lines(const Failure& failure, bool with_detail) {
   return lines;
 }
 
-std::string nothing_tested(const Report& report) {
-  if (report.skipped == 0) return "Nothing was tested: no case was run; this is not a pass.";
-  return clipped(fmt::format("Nothing was tested: the router refused all {} cases; this is not a pass. Its reason: {}",
-                             grouped(report.skipped), report.skip_reason),
-                 400);
+const char* state_text(LedgerOutcome::State state) {
+  switch (state) {
+    case LedgerOutcome::State::kFound:
+      return "tolerated";
+    case LedgerOutcome::State::kPassesNow:
+      return "PASSES NOW: remove it";
+    case LedgerOutcome::State::kNotMet:
+      return "not met by this run";
+    case LedgerOutcome::State::kQuarantined:
+      return "quarantined: not run";
+    case LedgerOutcome::State::kExpired:
+      return "EXPIRED: no longer applies";
+  }
+  return "unknown";
 }
 
-std::string meaning(const Report& report) {
-  switch (exit_code(report)) {
-    case 0:
-      return "A pass means that no law was broken in these cases, under these claims; it is no proof for shapes, "
-             "values and "
-             "hazards that are not listed above.";
-    case 1:
-      return "A failure means that the router does not keep what it claims; the case above shows it with the fewest "
-             "numbers "
-             "found, not with every fault it has.";
-    case 130:
-      return "Interrupted: the verdicts cover the cases judged so far; a pass of a part says nothing about the rest.";
-    default:
-      if (report.cases == 0) return nothing_tested(report);
-      return "Too little was tested for a verdict: an inconclusive law met fewer relevant comparisons than it needs; "
-             "this is "
-             "not a pass.";
+// Every entry for this router, so that nobody forgets what a pass leaves out.
+Lines ledger_lines(const Report& report) {
+  Lines lines;
+  for (const LedgerOutcome& outcome : report.ledger) {
+    std::string line = fmt::format("LEDGER {}: {} ({}); {} cases", state_text(outcome.state), outcome.subject,
+                                   outcome.link, grouped(outcome.cases));
+    if (outcome.findings > 0) line += fmt::format(", {} findings, the first: {}", outcome.findings, outcome.first);
+    if (outcome.state == LedgerOutcome::State::kExpired) line += "; last day " + outcome.expires;
+    lines.push_back(clipped(line, 240));
   }
+  return lines;
 }
 
 }  // namespace
@@ -166,9 +163,11 @@ std::string meaning(const Report& report) {
 std::string to_console(const Report& report) {
   Lines lines = header(report);
   lines.emplace_back();
-  if (report.cases > 0) append(lines, law_table(report));
-  // The last two lines are a blank one and the meaning; one more says what was left out.
-  const std::size_t room = kMaxLines - 3;
+  if (report.cases > 0 || report.known_cases > 0) append(lines, law_table(report));
+  append(lines, ledger_lines(report));
+  const Lines meaning = meaning_lines(report);
+  // The last lines are a blank one and the meaning; one more says what was left out.
+  const std::size_t room = kMaxLines - 2 - meaning.size();
   std::size_t shown = 0;
   for (const Failure& failure : report.failures) {
     Lines block = failure_lines(failure, true);
@@ -186,7 +185,7 @@ std::string to_console(const Report& report) {
         fmt::format("and {} more failed laws: see the table, and --json for all", report.failures.size() - shown));
   }
   lines.emplace_back();
-  lines.push_back(meaning(report));
+  append(lines, meaning);
   return fmt::format("{}\n", fmt::join(lines, "\n"));
 }
 

@@ -36,6 +36,8 @@ ordered_json failure_json(const Failure& failure) {
                         {"row", violation.row},
                         {"slot", violation.slot},
                         {"case_index", failure.case_index},
+                        {"known_case", failure.known_case},
+                        {"spec", failure.shrunk.spec_name},
                         {"original_summary", failure.original_summary},
                         {"shrink_evaluations", failure.shrink_evaluations},
                         {"shrink_stopped", failure.shrink_stopped},
@@ -44,6 +46,34 @@ ordered_json failure_json(const Failure& failure) {
                         {"case_file", failure.case_file},
                         {"repro", failure.repro}};
   return entry;
+}
+
+const char* claim_state(ClaimVerdict::State state) {
+  switch (state) {
+    case ClaimVerdict::State::kVerified:
+      return "verified";
+    case ClaimVerdict::State::kRefuted:
+      return "refuted";
+    case ClaimVerdict::State::kNotVerified:
+      return "not_verified";
+  }
+  return "unknown";
+}
+
+const char* ledger_state(LedgerOutcome::State state) {
+  switch (state) {
+    case LedgerOutcome::State::kFound:
+      return "tolerated";
+    case LedgerOutcome::State::kPassesNow:
+      return "passes_now";
+    case LedgerOutcome::State::kNotMet:
+      return "not_met";
+    case LedgerOutcome::State::kQuarantined:
+      return "quarantined";
+    case LedgerOutcome::State::kExpired:
+      return "expired";
+  }
+  return "unknown";
 }
 
 }  // namespace
@@ -57,8 +87,35 @@ std::string to_json(const Report& report) {
     entry["cases"] = tally.cases;
     entry["relevant"] = tally.relevant;
     entry["failed"] = tally.failed;
-    entry["verdict"] = to_text(tally.verdict);
+    const auto tolerated = report.tolerated.find(law->id);
+    entry["tolerated"] = tolerated == report.tolerated.end() ? 0 : tolerated->second;
+    entry["verdict"] = verdict_text(report, *law, tally);
     laws[law->id] = std::move(entry);
+  }
+  ordered_json claims_judged = ordered_json::array();
+  for (const ClaimVerdict& claim : claim_verdicts(report)) {
+    claims_judged.push_back({{"claim", claim.claim}, {"state", claim_state(claim.state)}, {"by", claim.by}});
+  }
+  ordered_json specs = ordered_json::array();
+  for (const SpecRun& spec : report.specs) {
+    specs.push_back({{"spec", spec.name},
+                     {"layer", spec.layer},
+                     {"cases", spec.cases},
+                     {"rows", spec.rows},
+                     {"skipped", spec.skipped},
+                     {"skip_reason", spec.skip_reason},
+                     {"inconclusive", spec.inconclusive}});
+  }
+  ordered_json ledger = ordered_json::array();
+  for (const LedgerOutcome& outcome : report.ledger) {
+    ledger.push_back({{"subject", outcome.subject},
+                      {"mode", outcome.mode},
+                      {"link", outcome.link},
+                      {"expires", outcome.expires},
+                      {"state", ledger_state(outcome.state)},
+                      {"cases", outcome.cases},
+                      {"findings", outcome.findings},
+                      {"first", outcome.first}});
   }
   ordered_json failures = ordered_json::array();
   for (const Failure& failure : report.failures) failures.push_back(failure_json(failure));
@@ -83,7 +140,13 @@ std::string to_json(const Report& report) {
                               {{"hidden_size", range(shapes.hidden_size_min, shapes.hidden_size_max)},
                                {"num_experts", range(shapes.num_experts_min, shapes.num_experts_max)},
                                {"top_k", range(shapes.top_k_min, shapes.top_k_max)},
-                               {"num_tokens", {{"max", shapes.num_tokens_max}}}}},
+                               {"num_tokens", {{"max", shapes.num_tokens_max}, {"met", shapes.num_tokens}}}}},
+                             {"known_cases", report.known_cases},
+                             {"claims_judged", std::move(claims_judged)},
+                             {"specs", std::move(specs)},
+                             {"ledger", std::move(ledger)},
+                             {"hazards_not_met", report.hazards_not_met},
+                             {"meaning", meaning_lines(report)},
                              {"hazards", report.hazards},
                              {"laws", std::move(laws)},
                              {"failures", std::move(failures)}};

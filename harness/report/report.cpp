@@ -18,6 +18,11 @@ int exit_code(const Report& report) {
   return report.command != "replay" && any(Verdict::kInconclusive) ? kTooLittle : kClean;
 }
 
+std::string verdict_text(const Report& report, const properties::Law& law, const properties::LawTally& tally) {
+  const bool tolerated = tally.verdict == Verdict::kPass && report.tolerated.contains(law.id);
+  return tolerated ? "tolerated" : to_text(tally.verdict);
+}
+
 const char* to_text(Verdict verdict) {
   switch (verdict) {
     case Verdict::kPass:

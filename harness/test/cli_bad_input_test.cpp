@@ -23,7 +23,7 @@ TEST_F(BadInput, CommandsAndOptionsThatDoNotExist) {
   expect(2, {"fuz"}, "did you mean fuzz");
   expect(2, {}, "subcommand");
   expect(2, {"fuzz", "--speck", "small.yaml"}, "unknown option \"--speck\"; did you mean --spec");
-  expect(2, {"fuzz", "--backend", "cpu"}, "--spec is required");
+  expect(2, {"fuzz", "--backend", "cpu"}, "give --spec S");
   expect(2, {"fuzz", "--spec", "small.yaml"}, "give --backend NAME");
   expect(2, {"fuzz", "--spec", "small.yaml", "--backend", "cpu", "--plugin", "x.so"}, "excludes");
   expect(2, {"fuzz", "--spec", "small.yaml", "--backend", "cpu", "--cases", "0"}, "--cases");

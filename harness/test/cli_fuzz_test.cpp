@@ -103,7 +103,7 @@ TEST_F(Cli, GenRunCheckGiveTheVerdictsOfFuzz) {
     std::filesystem::remove_all(folder_ / "c");
     std::filesystem::remove_all(folder_ / "r");
     std::vector<std::string> arguments = fuzz(backend, "30");
-    arguments.insert(arguments.end(), {"--seed", "3", "--no-shrink"});
+    arguments.insert(arguments.end(), {"--seed", "3", "--no-shrink", "--no-known-cases"});
     const ChildResult fuzzed = run(arguments);
     ASSERT_EQ(run({"gen", "--spec", "small.yaml", "--seed", "3", "--cases", "30", "--out", "c"}).exit_code, 0);
     const ChildResult ran = run({"run", "--cases", "c", "--backend", backend, "--out", "r"});
@@ -159,7 +159,7 @@ TEST_F(Cli, InterruptedHalfWayItKeepsWhatItHas) {
 
 TEST_F(Cli, ShrinkWritesACaseThatStillFails) {
   run({"fuzz", "--spec", "small.yaml", "--backend", "mutant:ties_to_higher_id", "--cases", "40", "--no-shrink",
-       "--fail-fast", "--json", "report.json"});
+       "--no-known-cases", "--fail-fast", "--json", "report.json"});
   const std::string file = report("report.json")["failures"].at(0)["case_file"];
   const ChildResult shrunk =
       run({"shrink", "--case", file, "--backend", "mutant:ties_to_higher_id", "--out", "tiny.yaml"});
