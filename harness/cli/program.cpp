@@ -85,6 +85,7 @@ int parse_and_act(int argc, char** argv) {
   add_explain(app, program);
   add_list(app, program);
   add_show(app, program);
+  add_mutants(app, program);
   const std::vector<std::string> names = command_names(app);
   if (argc > 1 && argv[1][0] != '-' && std::find(names.begin(), names.end(), argv[1]) == names.end()) {
     return fail(kUsage, fmt::format("unknown command \"{}\"; {}", argv[1], suggest_names(argv[1], names)));

@@ -23,6 +23,7 @@ void add_shrink(CLI::App& app, Program& program);
 void add_explain(CLI::App& app, Program& program);
 void add_list(CLI::App& app, Program& program);
 void add_show(CLI::App& app, Program& program);
+void add_mutants(CLI::App& app, Program& program);
 
 // Exit codes: 0 clean; 1 a law was broken; 2 usage or input; 3 the backend could not be loaded, described or reached;
 // 4 nothing or too little was tested; 130 interrupted.

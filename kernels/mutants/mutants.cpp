@@ -9,8 +9,20 @@ namespace samebits::mutants {
 std::span<const Mutant> all_mutants() {
   static const std::vector<Mutant> all = [] {
     std::vector<Mutant> mutants;
-    for (const auto list : {choice_mutants, logit_mutants, weight_mutants})
+    for (const auto list : {
+             bookkeeping_mutants,
+             choice_mutants,
+             determinism_mutants,
+             hash_mutants,
+             layout_mutants,
+             logit_mutants,
+             mapping_mutants,
+             padding_mutants,
+             sync_mutants,
+             weight_mutants,
+         }) {
       std::ranges::move(list(), std::back_inserter(mutants));
+    }
     for (Mutant& mutant : mutants) mutant.steps.name = mutant.name;
     std::ranges::sort(mutants, [](const Mutant& a, const Mutant& b) { return std::strcmp(a.id, b.id) < 0; });
     return mutants;

@@ -50,8 +50,15 @@ cpu::Steps with(Step cpu::Steps::*step, Step fault) {
 }
 
 // One list a file of faults; all_mutants() holds them in the order of their ids.
+std::vector<Mutant> bookkeeping_mutants();
 std::vector<Mutant> choice_mutants();
+std::vector<Mutant> determinism_mutants();
+std::vector<Mutant> hash_mutants();
+std::vector<Mutant> layout_mutants();
 std::vector<Mutant> logit_mutants();
+std::vector<Mutant> mapping_mutants();
+std::vector<Mutant> padding_mutants();
+std::vector<Mutant> sync_mutants();
 std::vector<Mutant> weight_mutants();
 
 std::span<const Mutant> all_mutants();

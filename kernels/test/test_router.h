@@ -131,6 +131,15 @@ class TestRouter {
   TestRouter(const TestRouter&) = delete;
   TestRouter& operator=(const TestRouter&) = delete;
 
+  // The functions that calls go through, after creation.
+  struct Functions {
+    decltype(&samebits_workspace_bytes) workspace_bytes = samebits_workspace_bytes;
+    decltype(&samebits_workspace_init) workspace_init = samebits_workspace_init;
+    decltype(&samebits_route) route = samebits_route;
+    decltype(&samebits_route_from_logits) route_from_logits = samebits_route_from_logits;
+  };
+  Functions functions;
+
   samebits_router* get() const { return router_; }
   const samebits_router_spec& spec() const { return spec_; }
 
@@ -138,13 +147,13 @@ class TestRouter {
     samebits_inputs inputs{};
     inputs.num_tokens = static_cast<std::int64_t>(hidden_states.size()) / spec_.hidden_size;
     inputs.hidden_states = tensor(hidden_states, inputs.num_tokens, spec_.hidden_size, SAMEBITS_BF16);
-    return call(inputs, options, samebits_route);
+    return call(inputs, options, functions.route);
   }
   Routed route_from_logits(const std::vector<float>& logits, const CallOptions& options = {}) const {
     samebits_inputs inputs{};
     inputs.num_tokens = static_cast<std::int64_t>(logits.size()) / rows_of_gate(spec_);
     inputs.router_logits = tensor(logits, inputs.num_tokens, rows_of_gate(spec_), SAMEBITS_FP32);
-    return call(inputs, options, samebits_route_from_logits);
+    return call(inputs, options, functions.route_from_logits);
   }
 
  private:
@@ -186,8 +195,8 @@ class TestRouter {
       outputs.expert_ids = r.expert_ids.data();
       outputs.num_tokens_post_padded = r.num_tokens_post_padded.data();
     }
-    std::vector<unsigned char> workspace(samebits_workspace_bytes(router_, t), 0xa5);
-    EXPECT_EQ(samebits_workspace_init(router_, workspace.data(), workspace.size(), nullptr), SAMEBITS_OK);
+    std::vector<unsigned char> workspace(functions.workspace_bytes(router_, t), 0xa5);
+    EXPECT_EQ(functions.workspace_init(router_, workspace.data(), workspace.size(), nullptr), SAMEBITS_OK);
     EXPECT_EQ(function(router_, &inputs, &outputs, workspace.data(), nullptr), SAMEBITS_OK)
         << samebits_last_error(router_);
     r.kernel_name = outputs.kernel_name;

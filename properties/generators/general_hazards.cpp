@@ -216,6 +216,9 @@ void subnormal(const RouterSpec& spec, const Draw& draw, CaseDescription& d) {
 }
 
 void padding(const RouterSpec& spec, const Draw& draw, CaseDescription& d) {
+  // Where there are as many rows as experts, a mask of rows can be laid along experts.
+  const std::int64_t experts = d.num_experts + d.zero_experts + d.shared_in_gate;
+  if (choose(draw, 24, 2) == 0) d.num_tokens = std::min(d.num_tokens, experts);
   const std::int64_t T = d.num_tokens;
   const std::array<std::int64_t, 8> valid = {T / 3, 0, 1, T - 1, T, T + 5, -3, T / 2};
   const std::int64_t rows = valid[choose(draw, 16, valid.size())];

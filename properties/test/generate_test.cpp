@@ -297,6 +297,14 @@ TEST(Hazard, PaddingRowsAreLoud) {
   EXPECT_EQ(relations.size(), 6u);
 }
 
+TEST(Hazard, AsManyPaddedRowsAsExperts) {
+  RouterSpec spec = model(kSigmoid);
+  spec.shape.num_experts = 12;
+  const Case c = directed_case(spec, "padding");
+  EXPECT_EQ(c.description.num_tokens, 12);
+  EXPECT_EQ(materialize(c).valid_rows(), 4);
+}
+
 // Where only hidden states are possible, a gate weight yields the wanted logits bit for bit.
 TEST(Hazard, LogitsThroughTheGateWeight) {
   const RouterSpec spec = model(kSigmoid);
