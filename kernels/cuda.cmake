@@ -32,6 +32,12 @@ set_target_properties(samebits_cuda PROPERTIES
   BUILD_RPATH "$ORIGIN/lib" INSTALL_RPATH "$ORIGIN/lib")
 install(TARGETS samebits_cuda EXPORT samebits LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
+# CUPTI is loaded at run time where it is found, and only its header is used here.
+target_sources(samebits_bench PRIVATE bench/cupti.cpp bench/gpu_kernels.cu bench/gpu_timer.cpp)
+target_compile_options(samebits_bench PRIVATE ${SAMEBITS_CUDA_OPTIONS})
+target_link_libraries(samebits_bench PUBLIC CUDA::cudart_static PRIVATE ${CMAKE_DL_LIBS})
+set_target_properties(samebits_bench PROPERTIES LINKER_LANGUAGE CXX CUDA_STANDARD ${CMAKE_CUDA_STANDARD} CUDA_STANDARD_REQUIRED ON)
+
 if(SAMEBITS_BUILD_TESTS)
   include(mutants/cuda_mutants.cmake)
   file(GLOB SAMEBITS_CUDA_TESTS CONFIGURE_DEPENDS test_cuda/*.cu test_cuda/*.cpp)

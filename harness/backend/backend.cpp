@@ -24,24 +24,9 @@ constexpr bool kHasCuda = true;
 constexpr bool kHasCuda = false;
 #endif
 
-// The CUDA router lies beside the program (installed: in the libraries' folder) and runs in a worker, as any router
-// that a device fault may take down.
+// The CUDA router runs in a worker, as any router that a device fault may take down.
 std::unique_ptr<RouterUnderTest> open_cuda(const BackendOptions& options) {
-  if (!kHasCuda) {
-    throw BackendError(
-        "backend cuda: this program was built without CUDA; build it where nvcc is found "
-        "(-DSAMEBITS_CUDA=ON)");
-  }
-  std::error_code error;
-  const std::filesystem::path folder = std::filesystem::canonical(worker_program(), error).parent_path();
-  for (const auto& library : {folder / kCudaLibrary, folder.parent_path() / SAMEBITS_INSTALL_LIBDIR / kCudaLibrary}) {
-    if (std::filesystem::exists(library, error)) {
-      return std::make_unique<WorkerRouter>(library, options.timeout, options.interrupted);
-    }
-  }
-  throw BackendError(
-      fmt::format("backend cuda: {} is not there; build the target samebits_cuda, or copy it beside the program",
-                  (folder / kCudaLibrary).string()));
+  return std::make_unique<WorkerRouter>(cuda_library(), options.timeout, options.interrupted);
 }
 
 std::unique_ptr<RouterUnderTest> open_embedded(const AbiTable& table) {
@@ -53,6 +38,22 @@ std::unique_ptr<RouterUnderTest> open_embedded(const AbiTable& table) {
 }
 
 }  // namespace
+
+std::filesystem::path cuda_library() {
+  if (!kHasCuda) {
+    throw BackendError(
+        "backend cuda: this program was built without CUDA; build it where nvcc is found "
+        "(-DSAMEBITS_CUDA=ON)");
+  }
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::canonical(worker_program(), error).parent_path();
+  for (const auto& library : {folder / kCudaLibrary, folder.parent_path() / SAMEBITS_INSTALL_LIBDIR / kCudaLibrary}) {
+    if (std::filesystem::exists(library, error)) return library;
+  }
+  throw BackendError(
+      fmt::format("backend cuda: {} is not there; build the target samebits_cuda, or copy it beside the program",
+                  (folder / kCudaLibrary).string()));
+}
 
 std::unique_ptr<properties::Subject> open_backend(const BackendOptions& options) {
   if (options.plugin) {

@@ -41,6 +41,10 @@ struct BackendOptions {
 
 std::unique_ptr<properties::Subject> open_backend(const BackendOptions& options);
 
+// Where the library of the backend cuda lies: beside the program, or installed in the libraries' folder. Throws
+// BackendError: it is not there, or the program was built without CUDA.
+std::filesystem::path cuda_library();
+
 struct BackendListing {
   std::string name;         // as given to --backend
   std::string description;  // one line

@@ -83,6 +83,7 @@ int parse_and_act(int argc, char** argv) {
   add_replay(app, program);
   add_shrink(app, program);
   add_explain(app, program);
+  add_bench(app, program);
   add_list(app, program);
   add_show(app, program);
   add_mutants(app, program);

@@ -21,6 +21,7 @@ void add_check(CLI::App& app, Program& program);
 void add_replay(CLI::App& app, Program& program);
 void add_shrink(CLI::App& app, Program& program);
 void add_explain(CLI::App& app, Program& program);
+void add_bench(CLI::App& app, Program& program);
 void add_list(CLI::App& app, Program& program);
 void add_show(CLI::App& app, Program& program);
 void add_mutants(CLI::App& app, Program& program);
