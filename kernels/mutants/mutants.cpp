@@ -20,6 +20,17 @@ std::span<const Mutant> all_mutants() {
              padding_mutants,
              sync_mutants,
              weight_mutants,
+             unlisted_choice_mutants,
+             unlisted_group_mutants,
+             unlisted_score_mutants,
+             unlisted_sum_mutants,
+             unlisted_weight_mutants,
+             unlisted_gate_mutants,
+             unlisted_logit_mutants,
+             unlisted_call_mutants,
+             unlisted_logit_call_mutants,
+             unlisted_output_mutants,
+             unlisted_bookkeeping_mutants,
          }) {
       std::ranges::move(list(), std::back_inserter(mutants));
     }

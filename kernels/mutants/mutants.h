@@ -60,6 +60,18 @@ std::vector<Mutant> mapping_mutants();
 std::vector<Mutant> padding_mutants();
 std::vector<Mutant> sync_mutants();
 std::vector<Mutant> weight_mutants();
+// Faults that are not in the list of known ones.
+std::vector<Mutant> unlisted_choice_mutants();
+std::vector<Mutant> unlisted_group_mutants();
+std::vector<Mutant> unlisted_score_mutants();
+std::vector<Mutant> unlisted_sum_mutants();
+std::vector<Mutant> unlisted_weight_mutants();
+std::vector<Mutant> unlisted_gate_mutants();
+std::vector<Mutant> unlisted_logit_mutants();
+std::vector<Mutant> unlisted_call_mutants();
+std::vector<Mutant> unlisted_logit_call_mutants();
+std::vector<Mutant> unlisted_output_mutants();
+std::vector<Mutant> unlisted_bookkeeping_mutants();
 
 std::span<const Mutant> all_mutants();
 const Mutant* find_mutant(const char* name);  // by name or id; nullptr: no such mutant

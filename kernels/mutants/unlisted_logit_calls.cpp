@@ -1,0 +1,107 @@
+// Calls that take or return logits wrongly.
+#include <algorithm>
+#include <vector>
+
+#include "kernels/common/bits.h"
+#include "kernels/common/sizes.h"
+#include "kernels/cpu/logits.h"
+#include "kernels/cpu/router.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/mutants/mutants.h"
+#include "kernels/mutants/wrapped_call.h"
+
+namespace samebits::mutants {
+namespace {
+
+template <class F>
+void each_valid_logit(const CallArguments& call, F f) {
+  if (call.outputs.router_logits.data == nullptr) return;
+  for (std::int64_t r = 0; r < call.valid_rows(); ++r) {
+    float* row = static_cast<float*>(call.outputs.router_logits.data) + r * call.outputs.router_logits.row_stride;
+    for (std::int64_t e = 0; e < gate_rows(call.spec()); ++e) f(row[e]);
+  }
+}
+
+constexpr auto logits_output_unfinished = [](CallArguments& call, auto next) {
+  const samebits_status status = next();
+  const bool wanted = call.outputs.router_logits.data != nullptr && call.inputs.hidden_states.data != nullptr;
+  if (status != SAMEBITS_OK || !wanted) return status;
+  cpu::multiply_rows(*call.router.gate_weight, static_cast<const std::uint16_t*>(call.inputs.hidden_states.data),
+                     call.inputs.hidden_states.row_stride, call.valid_rows(), 0, call.spec().hidden_size,
+                     static_cast<float*>(call.outputs.router_logits.data), call.outputs.router_logits.row_stride);
+  return status;
+};
+
+constexpr auto bf16_logits_output = [](CallArguments& call, auto next) {
+  const samebits_status status = next();
+  if (status == SAMEBITS_OK && call.inputs.hidden_states.data != nullptr) {
+    each_valid_logit(call, [](float& logit) { logit = round_to_bf16(logit); });
+  }
+  return status;
+};
+
+constexpr auto given_logits_softcapped = [](CallArguments& call, auto next) {
+  if (call.inputs.router_logits.data == nullptr || call.inputs.num_tokens == 0) return next();
+  const std::int64_t width = gate_rows(call.spec());
+  std::vector<float> logits(static_cast<std::size_t>(call.inputs.num_tokens * width));
+  for (std::int64_t t = 0; t < call.inputs.num_tokens; ++t) {
+    float* row = logits.data() + t * width;
+    std::copy_n(static_cast<const float*>(call.inputs.router_logits.data) + t * call.inputs.router_logits.row_stride,
+                width, row);
+    cpu::finish_logits(call.router.constants, row);
+  }
+  call.inputs.router_logits.data = logits.data(), call.inputs.router_logits.row_stride = width;
+  return next();
+};
+
+constexpr auto nan_scrubbed_in_place = [](CallArguments& call, auto next) {
+  const samebits_status status = next();
+  const samebits_tensor& given = call.inputs.router_logits;
+  for (std::int64_t t = 0; given.data != nullptr && t < call.valid_rows(); ++t) {
+    float* row = static_cast<float*>(given.data) + t * given.row_stride;
+    std::replace_if(row, row + gate_rows(call.spec()), is_nan, 0.0f);
+  }
+  return status;
+};
+
+}  // namespace
+
+std::vector<Mutant> unlisted_logit_call_mutants() {
+  const cpu::Steps& good = cpu::tc256_steps();
+  return {
+      {"U82",
+       "logits_output_unfinished",
+       "returned logits lack bias, rounding, temperature and softcap",
+       "precision",
+       "",
+       {"grok-2"},
+       good,
+       calls(logits_output_unfinished)},
+      {"U83",
+       "bf16_logits_output",
+       "returned logits are rounded to bf16, the ones that are ranked are not",
+       "precision",
+       "",
+       {"glm-5.3-flash"},
+       good,
+       calls(bf16_logits_output)},
+      {"U84",
+       "given_logits_finished_again",
+       "temperature and softcap are applied to given logits",
+       "weights",
+       "",
+       {"grok-2"},
+       good,
+       calls(given_logits_softcapped)},
+      {"U85",
+       "nan_scrubbed_in_place",
+       "a NaN in the given logits is overwritten with 0",
+       "buffers",
+       "torch.nan_to_num_ on the input",
+       {"glm-5.3-flash"},
+       good,
+       calls(nan_scrubbed_in_place)},
+  };
+}
+
+}  // namespace samebits::mutants
