@@ -117,6 +117,10 @@ samebits_status copy_tensor(const samebits_tensor& tensor, int64_t rows, void** 
                "cudaMemcpy2D of a constant");
 }
 
+bool fits(const samebits_tensor& tensor, int64_t rows, int64_t cols, int32_t dtype) {
+  return tensor.rows == rows && tensor.cols == cols && tensor.dtype == dtype && (rows == 0 || tensor.data != nullptr);
+}
+
 samebits_status route(const samebits_router& router, const samebits_inputs& inputs, samebits_outputs& outputs,
                       void* workspace, void* stream, bool from_logits) {
   const samebits_router_spec& spec = router.spec;
@@ -125,6 +129,13 @@ samebits_status route(const samebits_router& router, const samebits_inputs& inpu
     return fail(SAMEBITS_UNSUPPORTED, "topk_ids must be INT32, topk_weights FP32");
   }
   if (!from_logits && router.gate_weight == nullptr) return fail(SAMEBITS_INVALID_ARGUMENT, "there is no gate weight");
+  const bool input_fits = from_logits ? fits(inputs.router_logits, tokens, spec.num_experts, SAMEBITS_FP32)
+                                      : fits(inputs.hidden_states, tokens, spec.hidden_size, SAMEBITS_BF16);
+  if (tokens < 0 || !input_fits || !fits(outputs.topk_ids, tokens, spec.top_k, SAMEBITS_INT32) ||
+      !fits(outputs.topk_weights, tokens, spec.top_k, SAMEBITS_FP32)) {
+    return fail(SAMEBITS_INVALID_ARGUMENT,
+                "num_tokens, or shape, dtype or absence of the input, topk_ids or topk_weights");
+  }
   std::snprintf(outputs.kernel_name, sizeof(outputs.kernel_name), "one thread a logit");
   if (tokens == 0) return SAMEBITS_OK;
   const cudaStream_t cuda_stream = static_cast<cudaStream_t>(stream);
@@ -223,6 +234,13 @@ samebits_status samebits_create(const samebits_router_spec* spec, const samebits
   if (samebits_supports(spec, error_text, sizeof(error_text)) != SAMEBITS_OK) return SAMEBITS_UNSUPPORTED;
   if (constants->memory != SAMEBITS_MEMORY_DEVICE) {
     return fail(SAMEBITS_UNSUPPORTED, "constants must be in device memory");
+  }
+  const samebits_tensor &gate = constants->gate_weight, &bias_given = constants->selection_bias;
+  const bool wants_bias = spec->selection_bias_dtype != SAMEBITS_DTYPE_NONE;
+  if (spec->top_k < 1 || spec->top_k > spec->num_experts ||
+      (gate.data != nullptr && !fits(gate, spec->num_experts, spec->hidden_size, gate.dtype)) ||
+      (wants_bias && !fits(bias_given, 1, spec->num_experts, SAMEBITS_FP32))) {
+    return fail(SAMEBITS_INVALID_ARGUMENT, "top_k, or the shape of gate_weight or selection_bias");
   }
   auto* created = new (std::nothrow) samebits_router{*spec, nullptr, constants->gate_weight.dtype, nullptr};
   if (created == nullptr) return fail(SAMEBITS_OUT_OF_MEMORY, "out of host memory");

@@ -1,16 +1,11 @@
 #include <algorithm>
-#include <numeric>
 #include <set>
 #include <utility>
 
-#include "properties/run.h"
+#include "properties/plan_parts.h"
 
 namespace samebits::properties {
 namespace {
-
-// Two patterns that cannot both be a right answer; equal halves, so that a 16-bit output shows them too.
-constexpr std::uint32_t kPoisonA = 0xffffffffu;  // -1, NaN
-constexpr std::uint32_t kPoisonB = 0x5a5a5a5au;  // 1515870810, 1.5e16
 
 // From this many rows on, the runs with other rows take a quarter of them, so that the extra rows of a case stay below
 // 1.5 T plus a constant (about 300).
@@ -18,30 +13,9 @@ constexpr std::int64_t kManyRows = 512;
 constexpr std::int64_t kMaxPrefix = 128;
 
 // Row counts at which public routers change kernels (16 and 64 rows), and the next one: with the rows of a small case
-// repeated, so that also a case of one row meets another row count.
-constexpr std::int64_t kTiledRows[] = {17, 65};
-
-// Sebastiano Vigna's splitmix64: a fixed stream of choices for a case, independent of the data.
-class Choices {
- public:
-  explicit Choices(std::uint64_t key) : state_(key ^ 0x706c616e5f72756eu) {}
-  std::int64_t below(std::int64_t bound) {
-    state_ += 0x9e3779b97f4a7c15u;
-    std::uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return static_cast<std::int64_t>((z ^ (z >> 31)) % static_cast<std::uint64_t>(bound));
-  }
-
- private:
-  std::uint64_t state_;
-};
-
-std::vector<std::int64_t> first_rows(std::int64_t count) {
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(count));
-  std::iota(rows.begin(), rows.end(), std::int64_t{0});
-  return rows;
-}
+// repeated, so that also a case of one row meets another row count. So are as many rows as columns and, where they are
+// few, as experts: square matrices, in which rows and columns can be mistaken for each other.
+constexpr std::int64_t kTiledRows[] = {17, 65}, kFewExperts = 65;
 
 // Sattolo's algorithm: one cycle over all rows, so no row keeps its place.
 std::vector<std::int64_t> derangement(std::int64_t count, Choices& choices) {
@@ -74,7 +48,7 @@ std::vector<RunRequest> plan_runs(const Case& c, const Claims& claims) {
                                                          : description.num_valid_rows;
   const std::int64_t valid = num_valid_rows ? std::clamp<std::int64_t>(*num_valid_rows, 0, num_tokens) : num_tokens;
   const bool full_stage = description.data ? !description.data->from_logits() : description.stage == Stage::kFull;
-  Choices choices(description.data_key);
+  Choices choices(description.data_key ^ 0x706c616e5f72756eu);
 
   RunRequest like_main;
   like_main.poison = kPoisonA;
@@ -97,6 +71,7 @@ std::vector<RunRequest> plan_runs(const Case& c, const Claims& claims) {
   repeat.id = "repeat";
   repeat.poison = kPoisonB;
   plan.push_back(std::move(repeat));
+  add("empty", {}).want_bookkeeping = claims.returns_bookkeeping;
   if (valid == 0) return plan;
 
   const bool keep_even = choices.below(2) == 0;
@@ -116,12 +91,15 @@ std::vector<RunRequest> plan_runs(const Case& c, const Claims& claims) {
     if (valid > 2) prefixes.insert(2 + choices.below(std::min(valid - 2, kMaxPrefix - 1)));
     for (const std::int64_t n : prefixes) add("prefix/" + std::to_string(n), first_rows(n));
 
-    for (const std::int64_t n : kTiledRows) {
+    std::set<std::int64_t> tiled(std::begin(kTiledRows), std::end(kTiledRows));
+    tiled.insert(oracle::topk_columns(c.spec));
+    if (oracle::gate_rows(c.spec) <= kFewExperts) tiled.insert(oracle::gate_rows(c.spec));
+    for (const std::int64_t n : tiled) {
       if (valid >= n || (claims.max_tokens > 0 && n > claims.max_tokens)) continue;
       std::vector<std::int64_t> rows = first_rows(n);
       for (std::int64_t& row : rows) row %= valid;
       add("tiled/" + std::to_string(n), rows);
-      if (loud_rows.empty()) {
+      if (loud_rows.empty() && n >= kTiledRows[0]) {
         loud_rows = std::move(rows);
         loud_valid.reset();
       }
@@ -146,6 +124,7 @@ std::vector<RunRequest> plan_runs(const Case& c, const Claims& claims) {
     run.replace = loud(run.rows.size(), loud_valid ? std::clamp<std::int64_t>(*loud_valid, 0, count) : count,
                        keep_even || count == 1);
   }
+  plan_special_runs(c, claims, valid, plan);
   return plan;
 }
 

@@ -102,6 +102,7 @@ std::optional<ObservedRow> observe(const ExplainedRow& row, std::int64_t case_ro
                                    const std::vector<properties::Run>& runs) {
   std::optional<ObservedRow> first;
   for (const auto& [request, result] : runs) {
+    if (!properties::is_ordinary(request)) continue;
     const oracle::RouterOutputs& outputs = result.outputs;
     const auto k = static_cast<std::size_t>(outputs.top_k);
     for (std::size_t r = 0; r < request.rows.size(); ++r) {

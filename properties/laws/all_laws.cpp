@@ -4,9 +4,10 @@ namespace samebits::properties {
 
 std::span<const Law> all_laws() {
   static const Law laws[] = {
-      kTermination, kBuffers,   kRunToRun,    kBatchInvariance, kFiniteIsolated, kUniqueInRange,
-      kPadding,     kNonFinite, kPrecision,   kSelection,       kHashRouting,    kOrder,
-      kWeights,     kSum,       kBookkeeping,
+      kTermination, kTotalDispatch, kBuffers,     kRunToRun,     kBatchInvariance, kFiniteIsolated,
+      kLayout,      kHistory,       kOrdering,    kDeviceHealth, kUniqueInRange,   kPadding,
+      kNonFinite,   kMetamorphic,   kPrecision,   kSelection,    kHashRouting,     kOrder,
+      kWeights,     kSum,           kBookkeeping,
   };
   return laws;
 }

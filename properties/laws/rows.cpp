@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "oracle/reference/answer.h"
+#include "oracle/tensors/bf16.h"
 #include "properties/spec_features.h"
 
 namespace samebits::properties {
@@ -78,8 +79,13 @@ std::string shape_problem(const Run& run, const oracle::RouterSpec& spec) {
   return "";
 }
 
+bool is_complete(const Evidence& evidence, const Run& run) {
+  return run.result.status == RunResult::Status::kOk && run.request.misuse == Misuse::kNone &&
+         shape_problem(run, evidence.c.spec).empty();
+}
+
 bool is_usable(const Evidence& evidence, const Run& run) {
-  return run.result.status == RunResult::Status::kOk && shape_problem(run, evidence.c.spec).empty();
+  return is_ordinary(run.request) && is_complete(evidence, run);
 }
 
 const Run* usable(const Evidence& evidence, const std::string& id) {
@@ -207,6 +213,31 @@ std::optional<Difference> first_difference(const RowView& observed, const RowVie
   return std::nullopt;
 }
 
+std::vector<float> rounded_weights(std::span<const float> weights) {
+  std::vector<float> rounded;
+  for (const float weight : weights) {
+    const float value = oracle::round_to_bf16(weight);
+    rounded.push_back(std::isfinite(value) ? value : 0.0f);
+  }
+  return rounded;
+}
+
+namespace {
+
+// A router with a declared error bound may round a wider value than the fp32 weight that it returns otherwise; that
+// lies within one fp32 step of it, so that rounding it gives what rounding one of the neighbours gives.
+void take_nearby_roundings(std::span<const float> weights, std::span<const float> observed,
+                           std::vector<float>& rounded) {
+  for (std::size_t i = 0; i < rounded.size(); ++i) {
+    for (const float towards : {-INFINITY, INFINITY}) {
+      const float neighbour = oracle::round_to_bf16(std::nextafter(weights[i], towards));
+      if (same_bits(neighbour, observed[i])) rounded[i] = neighbour;
+    }
+  }
+}
+
+}  // namespace
+
 std::string count_differences(const RowView& observed, const RowView& expected) {
   const auto count = [](auto a, auto b, auto same) {
     std::size_t n = 0;
@@ -220,6 +251,43 @@ std::string count_differences(const RowView& observed, const RowView& expected) 
     line += ", logits in " + count(observed.logits, expected.logits, same_bits);
   }
   return line;
+}
+
+void compare_with_main(const Evidence& evidence, const Run& run, const Law& law, const std::string& where,
+                       LawOutcome& outcome) {
+  const Run* main = usable(evidence, "main");
+  if (main == nullptr || !is_complete(evidence, run)) return;
+  const bool same_call =
+      run.request.rows == main->request.rows && run.request.num_valid_rows == main->request.num_valid_rows;
+  const std::int64_t valid = valid_rows(*main);
+  for (std::int64_t r = 0; r < (same_call ? num_rows(run) : valid_rows(run)); ++r) {
+    const std::int64_t row = case_row(run, r);
+    if (row >= valid && !same_call) continue;
+    ++outcome.relevant;
+    if (outcome.violation) continue;
+    RowView observed = row_view(run, r);
+    RowView expected = row_view(*main, row);
+    if (r >= valid_rows(run)) observed.logits = expected.logits = {};  // untouched: each run has its own filling there
+    std::vector<float> rounded;
+    if (run.request.layout.weights_bf16) {
+      rounded = rounded_weights(expected.weights);
+      if (!evidence.claims.bit_exact()) take_nearby_roundings(expected.weights, observed.weights, rounded);
+      expected.weights = rounded;
+    }
+    const auto difference = first_difference(observed, expected);
+    if (!difference) continue;
+    outcome.violation = violation_of(*difference, law.id, row, where + " (run " + run.request.id + ")");
+    outcome.violation->summary += "; expected is its value in run main";
+    outcome.violation->notes.push_back(count_differences(observed, expected));
+  }
+  const bool books = same_call && main->request.want_bookkeeping && run.request.want_bookkeeping;
+  if (!books || outcome.violation || run.result.outputs.bookkeeping == main->result.outputs.bookkeeping) return;
+  Violation violation;
+  violation.law = law.id;
+  violation.observed = "other bookkeeping";
+  violation.expected = "that of run main";
+  violation.summary = "the bookkeeping" + where + " (run " + run.request.id + ") differs from that of run main";
+  outcome.violation = violation;
 }
 
 Violation violation_of(const Difference& difference, const char* law, std::int64_t row, const std::string& where) {

@@ -29,9 +29,12 @@ bool same_bits(float a, float b);
 
 // Empty, or why the outputs do not have the shape that was asked for.
 std::string shape_problem(const Run& run, const oracle::RouterSpec& spec);
-// The run, when it was made, ended well and has the right shape; else nullptr.
-const Run* usable(const Evidence& evidence, const std::string& id);
+// It ended well and has the right shape.
+bool is_complete(const Evidence& evidence, const Run& run);
+// So, and it is not special (run.h): every law may look at it.
 bool is_usable(const Evidence& evidence, const Run& run);
+// The run, when it was made and is usable; else nullptr.
+const Run* usable(const Evidence& evidence, const std::string& id);
 
 std::int64_t num_rows(const Run& run);
 std::int64_t valid_rows(const Run& run);  // rows before the padding
@@ -53,6 +56,14 @@ RowView row_view(const Run& run, std::int64_t r);
 bool may_be_renamed(const oracle::RouterSpec& spec, const RowView& row, std::size_t slot);
 // Empty, or what is wrong: "id 9 in slot 2 is outside 0 .. 7", "id 3 is in slots 0 and 4".
 std::string ids_problem(const oracle::RouterSpec& spec, const RowView& row);
+
+// Weights rounded to bf16 as the contract does it: what is not finite then is +0.
+std::vector<float> rounded_weights(std::span<const float> weights);
+
+// Compares a complete run of rows of the case with main, bit for bit, and where it is the same call also the padding
+// and the bookkeeping. `where` follows what differs: " on a used workspace".
+void compare_with_main(const Evidence& evidence, const Run& run, const Law& law, const std::string& where,
+                       LawOutcome& outcome);
 
 // false: the token id or the class of this row of the case is out of range, so that it gets ids -1 and weights 0.
 bool has_answer(const Evidence& evidence, std::int64_t row);

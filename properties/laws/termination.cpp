@@ -4,11 +4,18 @@
 namespace samebits::properties {
 namespace {
 
+// Whether an error is no fault: of a wrong call, and of what a router may refuse (total_dispatch and layout judge it).
+bool may_fail(const RunRequest& request, const RunResult& result) {
+  const bool refusable =
+      !(request.layout == Layout{}) || request.constants_gap > 0 || request.variation != Variation::kNone;
+  return request.misuse != Misuse::kNone || (result.refused && refusable);
+}
+
 std::string what_happened(const Run& run, const oracle::RouterSpec& spec) {
   const std::string message = run.result.message.empty() ? "" : ": " + run.result.message;
   switch (run.result.status) {
     case RunResult::Status::kError:
-      return "returned an error" + message;
+      return may_fail(run.request, run.result) ? "" : "returned an error" + message;
     case RunResult::Status::kCrashed:
       return "crashed" + message;
     case RunResult::Status::kTimedOut:
@@ -16,6 +23,7 @@ std::string what_happened(const Run& run, const oracle::RouterSpec& spec) {
     case RunResult::Status::kOk:
       break;
   }
+  if (run.request.misuse != Misuse::kNone) return "";
   const std::string problem = shape_problem(run, spec);
   return problem.empty() ? "" : "ended without a result: " + problem;
 }

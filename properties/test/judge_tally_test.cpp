@@ -30,9 +30,10 @@ TEST(Laws, HaveIdsStatementsSourcesAndHazards) {
         << law.id;
     EXPECT_GT(law.min_relevant, 0) << law.id;
   }
-  EXPECT_THAT(ids, testing::ElementsAre("termination", "buffers", "run_to_run", "batch_invariance", "finite_isolated",
-                                        "unique_in_range", "padding", "non_finite", "precision", "selection",
-                                        "hash_routing", "order", "weights", "sum", "bookkeeping"));
+  EXPECT_THAT(ids, testing::ElementsAre("termination", "total_dispatch", "buffers", "run_to_run", "batch_invariance",
+                                        "finite_isolated", "layout", "history", "ordering", "device_health",
+                                        "unique_in_range", "padding", "non_finite", "metamorphic", "precision",
+                                        "selection", "hash_routing", "order", "weights", "sum", "bookkeeping"));
   EXPECT_EQ(find_law("none"), nullptr);
 }
 

@@ -230,10 +230,29 @@ Claims bounded_claims() {
 std::vector<Run> FakeRouter::run(const Case& c, const RouterInputs& inputs, const std::vector<RunRequest>& requests) {
   std::vector<Run> runs;
   for (const RunRequest& request : requests) {
-    const RouterInputs selected = select_rows(inputs, request);
     Run run{request, {}};
-    run.result.outputs = answer(c, selected, request, kind_);
-    if (fault_) fault_(request, selected, run.result);
+    if (request.misuse != Misuse::kNone) {
+      run.result.status = RunResult::Status::kError;
+      run.result.refused = true;
+      run.result.message = "wrong";
+      if (special_fault_) special_fault_(request, inputs, run.result);
+      runs.push_back(std::move(run));
+      continue;
+    }
+    const DerivedRouter derived = derive(c.spec, inputs, request.variation);
+    Case of_run = c;
+    of_run.spec = derived.spec;
+    const RouterInputs selected = select_rows(derived.inputs, request);
+    run.result.outputs = answer(of_run, selected, request, kind_);
+    if (request.layout.weights_bf16) {
+      for (float& weight : run.result.outputs.topk_weights) {
+        weight = oracle::round_to_bf16(weight);
+        if (!std::isfinite(weight)) weight = 0.0f;
+      }
+    }
+    const bool derived_router = request.variation != Variation::kNone;
+    const Fault& fault = derived_router ? special_fault_ : fault_;
+    if (fault && !request.rows.empty()) fault(request, selected, run.result);
     runs.push_back(std::move(run));
   }
   return runs;

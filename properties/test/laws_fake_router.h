@@ -38,6 +38,10 @@ class FakeRouter : public Subject {
   explicit FakeRouter(Claims claims, Fault fault = {}, Kind kind = Kind::kOracle)
       : claims_(std::move(claims)), fault_(std::move(fault)), kind_(kind) {}
 
+  // The fault of the constructor is in runs of at least one row that ask the router of the case; this one in answers of
+  // derived routers and in refusals of wrong calls.
+  void plant_in_special(Fault fault) { special_fault_ = std::move(fault); }
+
   const Claims& claims() const override { return claims_; }
   std::optional<std::string> unsupported(const oracle::RouterSpec&) override { return std::nullopt; }
   std::vector<Run> run(const Case& c, const oracle::RouterInputs& inputs,
@@ -45,7 +49,7 @@ class FakeRouter : public Subject {
 
  private:
   Claims claims_;
-  Fault fault_;
+  Fault fault_, special_fault_;
   Kind kind_;
 };
 

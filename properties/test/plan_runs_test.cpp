@@ -102,7 +102,12 @@ TEST(PlanRuns, RouterWithoutInvarianceGetsFewRuns) {
   claims.determinism = Determinism::kRunToRun;
   std::vector<std::string> ids;
   for (const RunRequest& run : plan_runs(small_case(small_spec(), 40), claims)) ids.push_back(run.id);
-  EXPECT_THAT(ids, testing::ElementsAre("main", "repeat", "loud_neighbours"));
+  EXPECT_THAT(ids, testing::IsSupersetOf({"main", "repeat", "empty", "loud_neighbours", "history/many_one_many"}));
+  for (const std::string& id : ids) {
+    for (const char* other_rows : {"alone/", "prefix/", "tiled/", "permuted", "layout/", "history/one_after_many"}) {
+      EXPECT_FALSE(id.starts_with(other_rows)) << id;
+    }
+  }
 }
 
 TEST(PlanRuns, RowLimitOfTheRouterIsKept) {
@@ -111,16 +116,49 @@ TEST(PlanRuns, RowLimitOfTheRouterIsKept) {
   for (const RunRequest& run : plan_runs(small_case(small_spec(), 3), claims)) EXPECT_LE(run.rows.size(), 16u);
 }
 
-TEST(PlanRuns, NoValidRowLeavesMainAndRepeat) {
+TEST(PlanRuns, NoValidRowLeavesMainRepeatAndNoRows) {
   Case c = small_case(small_spec(), 4);
   c.description.num_valid_rows = -3;
-  EXPECT_EQ(plan_runs(c, contract_claims()).size(), 2u);
-  EXPECT_EQ(plan_runs(small_case(small_spec(), 0), contract_claims()).size(), 2u);
+  EXPECT_EQ(plan_runs(c, contract_claims()).size(), 3u);
+  EXPECT_EQ(plan_runs(small_case(small_spec(), 0), contract_claims()).size(), 3u);
 }
 
 TEST(PlanRuns, LogitsAreNotAskedForWhenTheyAreGiven) {
   const Case c = logits_case(small_spec(), {std::vector<float>(16, 1.0f)}, std::vector<float>(16, 0.0f));
   for (const RunRequest& run : plan_runs(c, contract_claims())) EXPECT_FALSE(run.want_logits);
+}
+
+TEST(PlanRuns, IdsAreUnique) {
+  for (std::uint64_t key = 0; key < 20; ++key) {
+    std::set<std::string> ids;
+    const auto plan = plan_runs(small_case(grouped_spec(), 20, key), contract_claims());
+    for (const RunRequest& run : plan) ids.insert(run.id);
+    EXPECT_EQ(ids.size(), plan.size());
+  }
+}
+
+TEST(PlanRuns, OnlyADeviceGetsStreams) {
+  Claims device = contract_claims();
+  device.device_memory = true;
+  const auto launches = [](const Claims& claims) {
+    std::set<Launch> found;
+    for (const RunRequest& run : plan_runs(small_case(small_spec(), 8), claims)) found.insert(run.launch);
+    return found;
+  };
+  EXPECT_THAT(launches(contract_claims()), testing::ElementsAre(Launch::kDirect));
+  EXPECT_THAT(launches(device), testing::ElementsAre(Launch::kDirect, Launch::kGraph, Launch::kLateInput));
+}
+
+// A bounded router may compute another shape in another order.
+TEST(PlanRuns, ABoundedRouterIsAskedForOtherWeightsOnly) {
+  std::set<Variation> found;
+  for (std::uint64_t key = 0; key < 20; ++key) {
+    for (const RunRequest& run : plan_runs(small_case(small_spec(), 8, key), bounded_claims())) {
+      found.insert(run.variation);
+    }
+  }
+  EXPECT_THAT(found, testing::ElementsAre(Variation::kNone, Variation::kDoubledScale, Variation::kOtherScale,
+                                          Variation::kBf16Weights));
 }
 
 TEST(SelectRows, CopiesAndReplacesWholeRows) {

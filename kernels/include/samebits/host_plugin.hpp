@@ -189,23 +189,17 @@ samebits_status supports(const samebits_router_spec* spec, char* reason, std::si
   return SAMEBITS_OK;
 }
 
-template <class Router>
-samebits_status create(const samebits_router_spec* spec, const samebits_constants* constants, Router** router) {
-  if (spec == nullptr || constants == nullptr || router == nullptr) {
-    return fail(SAMEBITS_INVALID_ARGUMENT, "samebits_create: a null argument");
+// Empty, or what is wrong with a tensor of a call: a wrong call is refused before anything is read or written.
+inline std::string problem_of(const char* name, const samebits_tensor& tensor, std::int64_t rows, std::int64_t cols,
+                              std::int32_t dtype) {
+  if (tensor.rows != rows || tensor.cols != cols) {
+    return std::string(name) + ": found shape [" + std::to_string(tensor.rows) + ", " + std::to_string(tensor.cols) +
+           "], allowed [" + std::to_string(rows) + ", " + std::to_string(cols) + "]";
   }
-  *router = nullptr;
-  if (constants->memory != SAMEBITS_MEMORY_HOST) return fail(SAMEBITS_UNSUPPORTED, "constants must be in host memory");
-  char reason[256] = "";
-  if (supports<Router>(spec, reason, sizeof(reason)) != SAMEBITS_OK) return fail(SAMEBITS_UNSUPPORTED, reason);
-  try {
-    *router = new Router{{*spec, read(constants->gate_weight, constants->gate_weight.rows, false),
-                          read(constants->linear_bias, 1, spec->linear_bias_dtype == SAMEBITS_BF16),
-                          read(constants->selection_bias, 1, spec->selection_bias_dtype == SAMEBITS_BF16)}};
-  } catch (const std::exception& error) {
-    return fail(SAMEBITS_OUT_OF_MEMORY, error.what());
+  if (tensor.dtype != dtype) {
+    return std::string(name) + ": found dtype " + std::to_string(tensor.dtype) + ", allowed " + std::to_string(dtype);
   }
-  return SAMEBITS_OK;
+  return rows > 0 && cols > 0 && tensor.data == nullptr ? std::string(name) + ": absent" : "";
 }
 
 inline std::int32_t topk_columns(const samebits_router_spec* spec) {
@@ -215,6 +209,42 @@ inline std::int32_t topk_columns(const samebits_router_spec* spec) {
 
 inline std::int32_t gate_rows(const samebits_router_spec& spec) {
   return spec.num_experts + spec.zero_experts + topk_columns(&spec) - spec.top_k;
+}
+
+inline std::string problem_of(const samebits_router_spec& spec, const samebits_constants& constants) {
+  const std::int64_t ranked = std::int64_t{spec.num_experts} + spec.zero_experts;
+  if (spec.top_k < 1 || spec.top_k > ranked) {
+    return "top_k: found " + std::to_string(spec.top_k) + ", allowed 1 to " + std::to_string(ranked);
+  }
+  if (constants.gate_weight.data != nullptr) {
+    const std::int32_t dtype = constants.gate_weight.dtype == SAMEBITS_FP32 ? SAMEBITS_FP32 : SAMEBITS_BF16;
+    const std::string problem =
+        problem_of("gate_weight", constants.gate_weight, gate_rows(spec), spec.hidden_size, dtype);
+    if (!problem.empty()) return problem;
+  }
+  if (spec.selection_bias_dtype == SAMEBITS_DTYPE_NONE) return "";
+  return problem_of("selection_bias", constants.selection_bias, spec.num_bias_variants, ranked, SAMEBITS_FP32);
+}
+
+template <class Router>
+samebits_status create(const samebits_router_spec* spec, const samebits_constants* constants, Router** router) {
+  if (spec == nullptr || constants == nullptr || router == nullptr) {
+    return fail(SAMEBITS_INVALID_ARGUMENT, "samebits_create: a null argument");
+  }
+  *router = nullptr;
+  if (constants->memory != SAMEBITS_MEMORY_HOST) return fail(SAMEBITS_UNSUPPORTED, "constants must be in host memory");
+  char reason[256] = "";
+  if (supports<Router>(spec, reason, sizeof(reason)) != SAMEBITS_OK) return fail(SAMEBITS_UNSUPPORTED, reason);
+  const std::string problem = problem_of(*spec, *constants);
+  if (!problem.empty()) return fail(SAMEBITS_INVALID_ARGUMENT, problem);
+  try {
+    *router = new Router{{*spec, read(constants->gate_weight, constants->gate_weight.rows, false),
+                          read(constants->linear_bias, 1, spec->linear_bias_dtype == SAMEBITS_BF16),
+                          read(constants->selection_bias, 1, spec->selection_bias_dtype == SAMEBITS_BF16)}};
+  } catch (const std::exception& error) {
+    return fail(SAMEBITS_OUT_OF_MEMORY, error.what());
+  }
+  return SAMEBITS_OK;
 }
 
 // One row of everything: hidden state [H], logits [G], ids [K], weights [K].
@@ -231,7 +261,15 @@ samebits_status route(const Router& router, const samebits_inputs& inputs, sameb
   if ((!narrow && outputs.topk_ids.dtype != SAMEBITS_INT64) || outputs.topk_weights.dtype != SAMEBITS_FP32) {
     return fail(SAMEBITS_UNSUPPORTED, "topk_ids must be INT32 or INT64, topk_weights FP32");
   }
-  if (inputs.num_tokens > 0 && start.data == nullptr) return fail(SAMEBITS_INVALID_ARGUMENT, "the input is absent");
+  const std::int64_t tokens = inputs.num_tokens;
+  if (tokens < 0) return fail(SAMEBITS_INVALID_ARGUMENT, "num_tokens is negative");
+  const std::int64_t width = from_logits ? gate_rows(spec) : spec.hidden_size;
+  for (const std::string& problem :
+       {problem_of("the input", start, tokens, width, from_logits ? SAMEBITS_FP32 : SAMEBITS_BF16),
+        problem_of("topk_ids", outputs.topk_ids, tokens, topk_columns(&spec), outputs.topk_ids.dtype),
+        problem_of("topk_weights", outputs.topk_weights, tokens, topk_columns(&spec), SAMEBITS_FP32)}) {
+    if (!problem.empty()) return fail(SAMEBITS_INVALID_ARGUMENT, problem);
+  }
   if (!from_logits && router.gate_weight.empty()) return fail(SAMEBITS_INVALID_ARGUMENT, "there is no gate weight");
   float* const x = static_cast<float*>(workspace);
   float* const logits = x + spec.hidden_size;

@@ -1,0 +1,49 @@
+#include "properties/laws/laws.h"
+#include "properties/laws/rows.h"
+
+namespace samebits::properties {
+namespace {
+
+std::optional<std::string> not_applicable(const oracle::RouterSpec&, const Claims& claims) {
+  if (claims.determinism != Determinism::kNone) return std::nullopt;
+  return "the router does not claim that a repeated call gives the same bits";
+}
+
+std::string description(const Run& run) {
+  const RunRequest& request = run.request;
+  if (request.launch == Launch::kGraph) return " replayed from a CUDA graph, in turn with another one";
+  std::string calls;
+  for (const EarlierCall& call : request.earlier) {
+    calls += (calls.empty() ? "" : ", ") + std::to_string(call.rows.size());
+  }
+  return " on a workspace that served calls of " + calls + " rows before";
+}
+
+LawOutcome check(const Evidence& evidence) {
+  LawOutcome outcome;
+  for (const Run& run : evidence.runs) {
+    if (run.request.earlier.empty()) continue;
+    compare_with_main(evidence, run, kHistory, description(run), outcome);
+  }
+  return outcome;
+}
+
+}  // namespace
+
+constinit const Law kHistory = {
+    .id = "history",
+    .statement =
+        "a call gives the bits of a first call, whatever calls its workspace served before and however they were "
+        "launched: many rows, few, other values, other numbers of valid rows, replays of CUDA graphs",
+    .source =
+        "samebits.h (a workspace is prepared once); flashinfer-ai/flashinfer#4735 (the tail of a longer call), "
+        "ROCm/aiter#3773 (a replay keeps what the host read at capture), deepseek-ai/DeepGEMM#451",
+    .hazards =
+        "many rows of NaN, then one row, then the call; one row after many; half of the rows valid in between; another "
+        "filling of the workspace before its preparation; on a device two graphs in turn, captured with other inputs",
+    .min_relevant = 8,
+    .not_applicable = not_applicable,
+    .check = check,
+};
+
+}  // namespace samebits::properties
