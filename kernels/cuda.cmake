@@ -38,6 +38,16 @@ target_compile_options(samebits_bench PRIVATE ${SAMEBITS_CUDA_OPTIONS})
 target_link_libraries(samebits_bench PUBLIC CUDA::cudart_static PRIVATE ${CMAKE_DL_LIBS})
 set_target_properties(samebits_bench PROPERTIES LINKER_LANGUAGE CXX CUDA_STANDARD ${CMAKE_CUDA_STANDARD} CUDA_STANDARD_REQUIRED ON)
 
+# libsamebits_bench.so, which ci/gpu-bench-torch.py loads.
+add_library(samebits_bench_c SHARED bench/c_api.cpp bench/cupti.cpp bench/gpu_kernels.cu bench/gpu_timer.cpp
+                                    bench/records.cpp)
+target_compile_options(samebits_bench_c PRIVATE ${SAMEBITS_CUDA_OPTIONS})
+target_link_libraries(samebits_bench_c PRIVATE samebits::options CUDA::cudart_static ${CMAKE_DL_LIBS})
+set_target_properties(samebits_bench_c PROPERTIES
+  OUTPUT_NAME samebits_bench LINKER_LANGUAGE CXX CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
+  VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON
+  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+
 if(SAMEBITS_BUILD_TESTS)
   include(mutants/cuda_mutants.cmake)
   file(GLOB SAMEBITS_CUDA_TESTS CONFIGURE_DEPENDS test_cuda/*.cu test_cuda/*.cpp)

@@ -3,9 +3,9 @@
 #include "kernels/bench/gpu_kernels.h"
 
 // Found by name among the records (records.h).
-extern "C" __global__ void samebits_bench_mark() {}
+extern "C" __global__ void samebits_bench_mark_kernel() {}
 
-extern "C" __global__ void samebits_bench_flush(uint4* buffer, std::size_t count) {
+extern "C" __global__ void samebits_bench_flush_kernel(uint4* buffer, std::size_t count) {
   const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
   for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) {
     const unsigned value = static_cast<unsigned>(i);
@@ -86,13 +86,13 @@ __global__ void normal_kernel(T* values, std::size_t count, float deviation, std
 }  // namespace
 
 cudaError_t launch_mark(cudaStream_t stream) {
-  samebits_bench_mark<<<1, 32, 0, stream>>>();
+  samebits_bench_mark_kernel<<<1, 32, 0, stream>>>();
   return cudaGetLastError();
 }
 
 cudaError_t launch_flush(void* buffer, cudaStream_t stream) {
-  samebits_bench_flush<<<kFlushBlocks, kFlushThreads, 0, stream>>>(static_cast<uint4*>(buffer),
-                                                                   kFlushBytes / sizeof(uint4));
+  samebits_bench_flush_kernel<<<kFlushBlocks, kFlushThreads, 0, stream>>>(static_cast<uint4*>(buffer),
+                                                                          kFlushBytes / sizeof(uint4));
   return cudaGetLastError();
 }
 

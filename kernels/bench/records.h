@@ -8,8 +8,8 @@
 
 namespace samebits::bench {
 
-inline constexpr const char* kMarkKernel = "samebits_bench_mark";
-inline constexpr const char* kFlushKernel = "samebits_bench_flush";
+inline constexpr const char* kMarkKernel = "samebits_bench_mark_kernel";
+inline constexpr const char* kFlushKernel = "samebits_bench_flush_kernel";
 
 // One kernel, memset or copy, as a profiler recorded it.
 struct Record {
