@@ -19,6 +19,23 @@ samebits_status padding_ignored(RouteCall& call) {
   return call.run();
 }
 
+struct FirstCount {
+  std::int32_t is_known;
+  std::int32_t num_valid_rows;
+};
+std::size_t first_count_bytes(const samebits_router&) {
+  static_assert(sizeof(FirstCount) <= 64);
+  return 64;
+}
+
+samebits_status row_count_of_first_call(RouteCall& call) {
+  if (call.inputs.num_valid_rows == nullptr) return call.run();
+  auto* first = static_cast<FirstCount*>(call.kept);
+  if (first->is_known == 0) *first = {1, *call.inputs.num_valid_rows};
+  call.inputs.num_valid_rows = &first->num_valid_rows;
+  return call.run();
+}
+
 // The ids of padding rows are right, but the bookkeeping is that of a call in which they are rows like others.
 samebits_status padding_counted(RouteCall& call) {
   const samebits_inputs inputs = call.inputs;
@@ -83,6 +100,14 @@ std::vector<Mutant> padding_mutants() {
        {"glm-5.3-flash"},
        right,
        around_route<padding_ignored>()},
+      {"M63",
+       "row_count_of_first_call",
+       "num_valid_rows is read once, at the first call on a workspace, as on the host when a graph is captured",
+       "history",
+       "ROCm/aiter#3773: replay freezes host arguments",
+       {"glm-5.3-flash"},
+       right,
+       around_route_keeping<row_count_of_first_call, first_count_bytes, true>()},
       {"M64",
        "padding_counted",
        "the bookkeeping counts padding rows as if they had experts",

@@ -159,6 +159,22 @@ samebits_status leader_resets_at_once(RouteCall& call) {
   return SAMEBITS_DEVICE_ERROR;
 }
 
+// Counters of all ids in the workspace, which every launch leaves cleared: those of the routed experts.
+std::size_t counter_bytes(const samebits_router& router) {
+  const auto bytes = static_cast<std::size_t>(gate_rows(router.constants.spec)) * sizeof(std::int32_t);
+  return (bytes + 63) / 64 * 64;
+}
+
+samebits_status shared_counters_not_cleared(RouteCall& call) {
+  const samebits_status status = call.run();
+  std::int32_t* counts = call.outputs.tokens_per_expert;
+  if (status != SAMEBITS_OK || counts == nullptr) return status;
+  auto* counters = static_cast<std::int32_t*>(call.kept);
+  for (std::int64_t e = 0; e < gate_rows(call.spec()); ++e) counts[e] = counters[e] += counts[e];
+  std::fill_n(counters, ranked_experts(call.spec()), 0);
+  return status;
+}
+
 }  // namespace
 
 std::vector<Mutant> sync_mutants() {
@@ -195,6 +211,14 @@ std::vector<Mutant> sync_mutants() {
        {"glm-5.3-flash"},
        right,
        around_route<leader_resets_at_once>()},
+      {"M84",
+       "shared_counters_not_cleared",
+       "counters in the workspace are cleared for the routed experts, but used for the shared ones too",
+       "history",
+       "flashinfer-ai/flashinfer#2625: cleared for E, used for E + shared",
+       {"inkling-small"},
+       right,
+       around_route_keeping<shared_counters_not_cleared, counter_bytes, true>()},
       {"M85",
        "workspace_freed_early",
        "the ids that the bookkeeping reads lie in memory that was freed when it was queued, and cleared by the next "
