@@ -84,6 +84,8 @@ class SpecialRuns {
     const auto count = static_cast<std::int32_t>(again.rows.size());
     again.poison = kPoisonB;
     again.earlier = {loud(again, std::nullopt), {{0}, {}, std::nullopt}, {again.rows, {}, count / 2}};
+    // After half of the rows all are, and said to be; where the call is that of main, it stays so.
+    if (again.rows != main_.rows) again.num_valid_rows = count;
     RunRequest one = again;
     one.id = "history/one_after_many";
     one.rows = {choices_.below(valid_)};
