@@ -107,13 +107,19 @@ void saturated(const RouterSpec& spec, const Draw& draw, CaseDescription& d) {
 
 void underflow_zero_sum(const RouterSpec& spec, const Draw& draw, CaseDescription& d) {
   if (spec.score.func == ScoreFunc::kSoftmax) {
-    logits(d, LogitsFamily::kNormal, 0.0f, 100.0f);  // all but the largest underflow; the largest logit is subtracted
+    // All but the largest underflow once that one is subtracted, and all of them do where something else is.
+    constexpr std::array<float, 3> kOffsets = {-600.0f, 0.0f, 600.0f};
+    logits(d, LogitsFamily::kNormal, kOffsets[choose(draw, 24, kOffsets.size())], 100.0f);
   } else {
     // Far below the last logits whose score is not 0, around them, and where sums are tiny: about 1e-39, 1e-34, 1e-30,
-    // on both sides of the guards and of the least normal number that faulty routers put there.
+    // on both sides of the guards and of the least normal number that faulty routers put there. Then rows whose sums
+    // are about 1e-30, 1e-20, 1e-12 and 1e-8.
+    const float unit = spec.score.func == ScoreFunc::kSqrtSoftplus ? 2.0f : 1.0f;
     constexpr std::array<float, 5> kLogits = {-153.0f, -102.0f, -90.0f, -80.0f, -71.0f};
-    const float logit = kLogits[choose(draw, 24, kLogits.size())];
-    logits(d, LogitsFamily::kNormal, spec.score.func == ScoreFunc::kSqrtSoftplus ? 2.0f * logit : logit, 2.0f);
+    logits(d, LogitsFamily::kNormal, unit * kLogits[choose(draw, 24, kLogits.size())], 2.0f);
+    constexpr std::array<float, 4> kRows = {-71.0f, -48.0f, -30.0f, -20.0f};
+    for (std::size_t i = 0; i < kRows.size(); ++i)
+      plant_logit(d, static_cast<std::int64_t>(i) + 1, -1, unit * kRows[i]);
   }
   if (choose(draw, 16, 2) == 0) return no_bias(d);
   large_bias(draw, d);
@@ -177,7 +183,11 @@ void non_finite_logits(const RouterSpec& spec, const Draw& draw, CaseDescription
       plant(d, id, row, last - i, kOne + (static_cast<std::uint32_t>(i) << 20));
     }
   };
+  // NaN in front of the best: in a kernel whose lanes hold every 32nd expert all of them are in one.
   plant(d, id, 0, 0, kNaN);
+  for (std::int64_t e = 32; e <= last && e <= 32 * d.top_k; e += 32) {
+    plant(d, id, 0, e, kOne + (static_cast<std::uint32_t>(e) << 17));
+  }
   plant(d, id, 1, last, kNegativeNaN);
   plant(d, id, 1, last / 2, kNegativeInf);
   plant(d, id, 2, last, kInf);
