@@ -1,12 +1,20 @@
-// Lookups in the hash table.
+// Lookups in the hash table, and what becomes of its experts.
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "kernels/common/sizes.h"
 #include "kernels/common/tensor_check.h"
+#include "kernels/cpu/select.h"
+#include "kernels/cpu/weigh.h"
 #include "kernels/mutants/abi_faults.h"
 
 namespace samebits::mutants {
 namespace {
+
+using cpu::RouterConstants;
+using cpu::RowInfo;
+using cpu::RowScratch;
 
 // The call with each token id replaced by kRow(id, vocab_size).
 template <std::int64_t (*kRow)(std::int64_t token_id, std::int64_t vocab_size)>
@@ -29,10 +37,28 @@ std::int64_t past_the_end(std::int64_t token_id, std::int64_t vocab_size) {
   return token_id >= vocab_size ? token_id % vocab_size : token_id;
 }
 
+void hash_ids_by_score(const RouterConstants& constants, const RowInfo& row, RowScratch& scratch) {
+  cpu::select_tc256(constants, row, scratch);
+  if (constants.spec.selection_method != SAMEBITS_SELECT_HASH_TABLE) return;
+  const float* scores = scratch.scores;
+  std::sort(scratch.ids, scratch.ids + constants.spec.top_k, [scores](std::int32_t a, std::int32_t b) {
+    return cpu::ranks_before(scores[a], scores[b]) || (a < b && !cpu::ranks_before(scores[b], scores[a]));
+  });
+}
+
+void uniform_hash_weights(const RouterConstants& constants, RowScratch& scratch, float* weights) {
+  if (constants.spec.selection_method == SAMEBITS_SELECT_HASH_TABLE) {
+    std::fill_n(scratch.chosen_values, topk_columns(constants.spec), 1.0f);
+    std::fill_n(scratch.chosen_logits, topk_columns(constants.spec), 0.0f);
+  }
+  cpu::weigh_tc256(constants, scratch, weights);
+}
+
 }  // namespace
 
 std::vector<Mutant> hash_mutants() {
-  const cpu::Steps right = cpu::tc256_steps();
+  using cpu::Steps;
+  const Steps right = cpu::tc256_steps();
   return {
       {"M67",
        "negative_index_wraps",
@@ -50,6 +76,20 @@ std::vector<Mutant> hash_mutants() {
        {"deepseek-v4-flash", "0"},
        right,
        around_route<with_rows<past_the_end>>()},
+      {"M91",
+       "hash_ids_by_score",
+       "ids from a hash table are sorted by score",
+       "order",
+       "hash layers of DeepSeek-V4: ids in table order",
+       {"deepseek-v4-flash", "0"},
+       with(&Steps::select, hash_ids_by_score)},
+      {"M92",
+       "uniform_hash_weights",
+       "experts from a hash table all get the same weight",
+       "weights",
+       "pie #480: 1/k instead of the renormalised scores of the chosen",
+       {"deepseek-v4-flash", "0"},
+       with(&Steps::weigh, uniform_hash_weights)},
   };
 }
 

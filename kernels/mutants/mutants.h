@@ -50,28 +50,35 @@ cpu::Steps with(Step cpu::Steps::*step, Step fault) {
 }
 
 // One list a file of faults; all_mutants() holds them in the order of their ids.
+std::vector<Mutant> bias_mutants();
 std::vector<Mutant> bookkeeping_mutants();
-std::vector<Mutant> choice_mutants();
 std::vector<Mutant> determinism_mutants();
+std::vector<Mutant> group_mutants();
 std::vector<Mutant> hash_mutants();
 std::vector<Mutant> layout_mutants();
-std::vector<Mutant> logit_mutants();
 std::vector<Mutant> mapping_mutants();
+std::vector<Mutant> non_finite_mutants();
 std::vector<Mutant> padding_mutants();
+std::vector<Mutant> precision_mutants();
+std::vector<Mutant> renorm_mutants();
+std::vector<Mutant> row_mutants();
+std::vector<Mutant> scale_mutants();
+std::vector<Mutant> semantics_mutants();
+std::vector<Mutant> shape_mutants();
 std::vector<Mutant> sync_mutants();
-std::vector<Mutant> weight_mutants();
+std::vector<Mutant> ties_mutants();
 // Faults that are not in the list of known ones.
+std::vector<Mutant> unlisted_bookkeeping_mutants();
+std::vector<Mutant> unlisted_call_mutants();
 std::vector<Mutant> unlisted_choice_mutants();
+std::vector<Mutant> unlisted_gate_mutants();
 std::vector<Mutant> unlisted_group_mutants();
+std::vector<Mutant> unlisted_logit_mutants();
+std::vector<Mutant> unlisted_logit_call_mutants();
+std::vector<Mutant> unlisted_output_mutants();
 std::vector<Mutant> unlisted_score_mutants();
 std::vector<Mutant> unlisted_sum_mutants();
 std::vector<Mutant> unlisted_weight_mutants();
-std::vector<Mutant> unlisted_gate_mutants();
-std::vector<Mutant> unlisted_logit_mutants();
-std::vector<Mutant> unlisted_call_mutants();
-std::vector<Mutant> unlisted_logit_call_mutants();
-std::vector<Mutant> unlisted_output_mutants();
-std::vector<Mutant> unlisted_bookkeeping_mutants();
 
 std::span<const Mutant> all_mutants();
 const Mutant* find_mutant(const char* name);  // by name or id; nullptr: no such mutant
