@@ -149,7 +149,7 @@ bool Campaign::add(const CaseFile& file, const CaseRuns& runs, const std::string
     return true;
   };
   std::erase_if(results, [&](properties::LawResult& result) { return !settle(result.law->id, result.outcome); });
-  tally_of(file.full_spec ? *file.full_spec : file.c.spec).add(results);
+  tally_of(counted_as_ ? *counted_as_ : file.full_spec ? *file.full_spec : file.c.spec).add(results);
   if (file.expected && settle(known_answer_law().id, answer)) count_answer(answer);
   return failed;
 }

@@ -46,6 +46,8 @@ class Campaign {
   void skip(const std::string& reason);
   // Whether the ledger keeps the case from being run; known_name: of a built-in case, or empty.
   bool quarantines(const CaseFile& file, const std::string& known_name = {});
+  // Verdicts of all cases, whatever their specs, are counted as one. A law applies where it met anything.
+  void count_all_as(const oracle::RouterSpec& spec) { counted_as_ = spec; }
 
   std::int64_t cases() const { return report_.cases; }
   std::int64_t rows() const { return report_.rows; }
@@ -72,6 +74,7 @@ class Campaign {
   Report report_;
   std::vector<std::string> laws_;
   Ledger ledger_;
+  std::optional<oracle::RouterSpec> counted_as_;
   std::vector<std::pair<oracle::RouterSpec, properties::Tally>> tallies_;  // per spec, in the order met
   properties::LawTally known_answers_;
   std::vector<FirstFailure> first_failures_;

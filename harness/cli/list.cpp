@@ -11,6 +11,7 @@
 #include "harness/io/known_cases.h"
 #include "harness/io/spec_library.h"
 #include "oracle/spec/validate.h"
+#include "properties/exhaustive/exhaustive.h"
 #include "properties/generators/hazards.h"
 #include "properties/law.h"
 
@@ -80,6 +81,13 @@ int list_cases() {
   return 0;
 }
 
+int list_sweeps() {
+  for (const properties::ExhaustiveSweep& sweep : properties::exhaustive_sweeps()) {
+    print_out("{:<16}{}\n", sweep.name, sweep.statement);
+  }
+  return 0;
+}
+
 int list_fields() {
   for (const oracle::FieldInfo& field : oracle::schema()) {
     print_out("{:<36}{} [{}]\n", field.path, field.allowed, field.default_text);
@@ -91,11 +99,11 @@ int list_fields() {
 
 void add_list(CLI::App& app, Program& program) {
   CLI::App* command = app.add_subcommand(
-      "list", "List specs, backends, laws, hazards, known cases, arithmetics or the fields of a spec");
+      "list", "List specs, backends, laws, hazards, known cases, sweeps, arithmetics or the fields of a spec");
   auto what = std::make_shared<std::string>();
-  command->add_option("WHAT", *what, "specs, backends, laws, hazards, cases, arithmetics or fields")
+  command->add_option("WHAT", *what, "specs, backends, laws, hazards, cases, sweeps, arithmetics or fields")
       ->required()
-      ->check(CLI::IsMember({"specs", "backends", "laws", "hazards", "cases", "arithmetics", "fields"}));
+      ->check(CLI::IsMember({"specs", "backends", "laws", "hazards", "cases", "sweeps", "arithmetics", "fields"}));
   command->footer("Example:\n  samebits list specs");
   command->callback([what, &program] {
     program.action = [what] {
@@ -103,6 +111,7 @@ void add_list(CLI::App& app, Program& program) {
       if (*what == "backends") return list_backend_names();
       if (*what == "hazards") return list_hazards();
       if (*what == "cases") return list_cases();
+      if (*what == "sweeps") return list_sweeps();
       if (*what == "arithmetics") return list_arithmetics();
       return *what == "laws" ? list_laws() : list_fields();
     };

@@ -1,166 +1,58 @@
-// samebits sweep: one pool of rows at every row count at which routers change their kernels. The oracle's answers are
-// computed once; every call reads a prefix or a permutation of the pool.
+// samebits sweep: its options, and which kind of sweep they ask for.
+#include "harness/cli/sweep.h"
+
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <numeric>
-
-#include "harness/cli/campaign.h"
-#include "harness/cli/interrupt.h"
-#include "harness/cli/options.h"
-#include "harness/cli/output.h"
 #include "harness/cli/program.h"
-#include "harness/io/files.h"
-#include "harness/report/case_text.h"
-#include "properties/generate.h"
 
 namespace samebits::harness {
 namespace {
 
-using oracle::RouterInputs;
-using properties::Case;
-using properties::HiddenFamily;
-using properties::RunRequest;
-
-// At and around the edges of tiles and the row counts that public dispatchers ask for.
-constexpr std::int64_t kRowCounts[] = {1,    2,    3,    4,    5,    7,    8,    9,    15,    16,    17,
-                                       31,   32,   33,   63,   64,   65,   96,   127,  128,   129,   192,
-                                       193,  255,  256,  257,  511,  512,  513,  1023, 1024,  1025,  2047,
-                                       2048, 2049, 4095, 4096, 4097, 8191, 8192, 8193, 65535, 65536, 65537};
 constexpr std::int64_t kMaxRows = 65537;
 
-// Those that need no run of another kind (a repeated call, padding, replaced rows): `fuzz` has these.
-constexpr const char* kLaws[] = {"termination", "buffers",    "batch_invariance", "unique_in_range", "non_finite",
-                                 "precision",   "selection",  "hash_routing",     "order",           "weights",
-                                 "sum",         "bookkeeping"};
-
-struct SweepOptions {
-  SpecOptions spec;
-  BackendChoice backend;
-  std::vector<std::string> laws{std::begin(kLaws), std::end(kLaws)};
-  std::uint64_t seed = 1;
-  std::int64_t rows = 8193;
-  std::string json, progress = "auto";
-};
-
-// Every second row is normal, the others are of all other families in turn; every 97th row has a NaN or an Inf.
-RouterInputs make_pool(const Case& c) {
-  constexpr HiddenFamily kFamilies[] = {
-      HiddenFamily::kOrderSensitive, HiddenFamily::kSmallInteger, HiddenFamily::kWideExponent, HiddenFamily::kSubnormal,
-      HiddenFamily::kUnitRows,       HiddenFamily::kFewTerms,     HiddenFamily::kZero};
-  constexpr std::int64_t kNumFamilies = std::size(kFamilies);
-  constexpr std::uint16_t kNonFinite[] = {0x7fc0, 0x7f80, 0xff80};
-  Case normal = c;
-  normal.description.hidden = HiddenFamily::kNormal;
-  RouterInputs pool = properties::materialize(normal);
-  const std::int64_t rows = pool.num_tokens, width = pool.hidden_size;
-  for (std::int64_t f = 0; f < kNumFamilies; ++f) {
-    Case family = c;
-    family.description.hidden = kFamilies[f];
-    family.description.num_tokens = rows / (2 * kNumFamilies) + 1;
-    const RouterInputs block = properties::materialize(family);
-    for (std::int64_t i = 0; i < block.num_tokens; ++i) {
-      const std::int64_t row = 2 * (i * kNumFamilies + f) + 1;
-      if (row < rows)
-        std::copy_n(block.hidden_states.begin() + i * width, width, pool.hidden_states.begin() + row * width);
-    }
-  }
-  for (std::int64_t row = 96; row < rows; row += 97) {
-    pool.hidden_states[static_cast<std::size_t>(row * width + row * 31 % width)] = kNonFinite[row / 97 % 3];
-  }
-  return pool;
-}
-
-std::vector<RunRequest> plan(std::int64_t pool_rows, const properties::Claims& claims) {
-  std::int64_t step = pool_rows / 2 + 1;
-  while (std::gcd(step, pool_rows) != 1) ++step;
-  std::vector<RunRequest> requests;
-  const auto add = [&](std::string id, std::int64_t count, bool permuted) {
-    RunRequest request;
-    request.id = std::move(id);
-    for (std::int64_t i = 0; i < count; ++i) {
-      request.rows.push_back(permuted ? (count + i * step) % pool_rows : i);
-    }
-    request.want_logits = claims.returns_logits;
-    request.want_bookkeeping = claims.returns_bookkeeping;
-    if (request.want_bookkeeping) request.block_size = requests.size() % 2 == 0 ? 16 : 64;
-    requests.push_back(std::move(request));
-  };
-  add("main", pool_rows, false);
-  for (const std::int64_t count : kRowCounts) {
-    if (count > pool_rows) break;
-    const bool permuted = requests.size() % 2 == 0 || count == pool_rows;
-    add(fmt::format("{}/{}", permuted ? "permuted" : "prefix", count), count, permuted);
-  }
-  return requests;
-}
-
 int sweep(const SweepOptions& options, const std::string& program) {
-  const ChosenSpec spec = resolve_runnable_spec(options.spec);
   require_known_laws(options.laws);
-  if (!options.json.empty()) check_writable_file(options.json);
-  const std::unique_ptr<properties::Subject> subject = open(options.backend);
+  const auto refuse = [](const char* option, const std::string& value, const char* advice) {
+    throw UsageError(fmt::format("{}{}{}: {}", option, value.empty() ? "" : " ", value, advice));
+  };
+  if (!options.exhaustive.empty()) {
+    if (options.boundaries) refuse("--boundaries", "", "allowed without --exhaustive; run the two one after the other");
+    return sweep_exhaustive(options, program);
+  }
+  if (options.spec.spec.empty()) refuse("--spec", "", "found none; name a spec (see `samebits list specs`)");
+  if (!options.boundaries) return sweep_row_counts(options, program);
+  if (!options.laws.empty()) refuse("--laws", "", "allowed without --boundaries, which judges batch_invariance alone");
+  return sweep_boundaries(options, program);
+}
 
+}  // namespace
+
+Report sweep_header(const SweepOptions& options, const ChosenSpec& spec, const properties::Subject& subject) {
   Report header;
   header.command = "sweep";
   header.spec = spec.name;
   header.variant = spec.variant;
   header.notes = spec.notes;
   header.backend = options.backend.name();
-  header.claims = subject->claims();
+  header.claims = subject.claims();
   header.seed = options.seed;
-  Campaign campaign(std::move(header), options.laws);
-  Progress progress(progress_mode(options.progress));
-
-  // The first directed case: logits whose bits depend on the order of additions. With an even seed normal weights, and
-  // so logits of usual size.
-  CaseFile file;
-  file.c = properties::generate_case(spec.name, spec.variant, spec.spec, options.seed, 0, {});
-  if (options.seed % 2 == 0) file.c.description.weight = properties::WeightFamily::kNormal;
-  file.c.description.hazard = "row_counts";
-  const std::int64_t max_tokens = subject->claims().max_tokens;
-  file.c.description.num_tokens = max_tokens > 0 ? std::min(options.rows, max_tokens) : options.rows;
-  file.full_spec = spec.spec;
-  file.layer = spec.layer;
-  if (const auto reason = subject->unsupported(file.c.spec)) {
-    campaign.skip(*reason);
-  } else {
-    const std::vector<RunRequest> requests = plan(file.c.description.num_tokens, subject->claims());
-    progress.update(
-        fmt::format("sweep {} on {}: {} row counts", spec.name, options.backend.name(), requests.size() - 1));
-    const CaseRuns runs = within_memory([&] { return "a case of " + case_sizes(file.c); },
-                                        [&] {
-                                          CaseRuns made;
-                                          made.inputs = make_pool(file.c);
-                                          made.runs = subject->run(file.c, made.inputs, requests);
-                                          return made;
-                                        });
-    campaign.add(file, runs);
-  }
-  progress.clear();
-  Report report = campaign.finish(interrupted());
-  for (const FirstFailure& first : campaign.first_failures()) {
-    Failure failure;
-    failure.violation = first.violation;
-    failure.original_summary = first.violation.summary;
-    failure.shrunk = first.file.c;
-    failure.repro = fmt::format("{} sweep --spec {} {} --seed {} --rows {}", shell_word(program), shell_word(spec.name),
-                                options.backend.words(), options.seed, options.rows);
-    report.failures.push_back(std::move(failure));
-  }
-  if (!options.json.empty()) write_file(options.json, to_json(report));
-  print_out("{}", to_console(report));
-  return exit_code(report);
+  return header;
 }
 
-}  // namespace
-
 void add_sweep(CLI::App& app, Program& program) {
-  CLI::App* command = app.add_subcommand("sweep", "Judge one pool of rows at every row count where kernels change");
+  CLI::App* command = app.add_subcommand(
+      "sweep", "Judge every row count where kernels change, or every input of a kind; or find where bits change");
   auto options = std::make_shared<SweepOptions>();
   add_spec_options(*command, options->spec);
+  command->get_option("--spec")->required(false);  // an exhaustive sweep has specs of its own
   add_backend_options(*command, options->backend);
   add_laws_option(*command, options->laws);
+  command
+      ->add_option("--exhaustive", options->exhaustive,
+                   "Instead: every input of one kind, or of all kinds (see `list sweeps`)")
+      ->type_name("NAME|all");
+  command->add_flag("--boundaries", options->boundaries,
+                    "Instead: search the row counts, up to --rows, at which the bits of a row change");
   command->add_option("--seed", options->seed, "Seed of the pool")
       ->type_name("N")
       ->check(whole_number(0, UINT64_MAX))
@@ -169,9 +61,15 @@ void add_sweep(CLI::App& app, Program& program) {
       ->type_name("N")
       ->check(whole_number(1, kMaxRows))
       ->capture_default_str();
+  command->add_option("--corpus", options->corpus, "Folder for failing cases of --exhaustive")
+      ->type_name("DIR")
+      ->capture_default_str();
   command->add_option("--json", options->json, "Write the report as JSON")->type_name("FILE");
   add_progress_option(*command, options->progress);
-  command->footer("Example:\n  samebits sweep --spec deepseek-v3 --backend cuda --json report.json");
+  command->footer(
+      "Examples:\n  samebits sweep --spec deepseek-v3 --backend cuda --json report.json\n"
+      "  samebits sweep --exhaustive all --backend cpu\n"
+      "  samebits sweep --boundaries --spec deepseek-v3 --plugin ./librouter.so");
   command->callback(
       [options, &program] { program.action = [options, path = program.path] { return sweep(*options, path); }; });
 }
