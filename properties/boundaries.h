@@ -17,13 +17,13 @@ struct BitRange {
 };
 
 struct Boundaries {
-  std::int64_t row = 0;           // of the case
-  std::int64_t limit = 0;         // the largest row count that was run
-  std::vector<BitRange> counts;   // 1 .. limit, of the row in the first place
-  std::int64_t place_count = 0;   // the row count of `places`
-  std::vector<BitRange> places;   // 0 .. place_count - 1, where they differ within one run; else empty
+  std::int64_t row = 0;          // of the case
+  std::int64_t limit = 0;        // the largest row count that was run
+  std::vector<BitRange> counts;  // 1 .. limit, of the row in the first place
+  std::int64_t place_count = 0;  // the row count of `places`
+  std::vector<BitRange> places;  // 0 .. place_count - 1, where they differ within one run; else empty
   std::int64_t runs = 0;
-  std::string failure;            // a run that did not end well; it ended the search
+  std::string failure;  // a run that did not end well; it ended the search
   bool found() const { return counts.size() > 1 || !places.empty(); }
 };
 

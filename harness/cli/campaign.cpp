@@ -7,6 +7,7 @@
 
 #include "harness/cli/known_answer.h"
 #include "harness/cli/options.h"
+#include "harness/io/description_yaml.h"
 #include "harness/report/case_text.h"
 #include "oracle/spec/spec_yaml.h"
 
@@ -124,6 +125,7 @@ bool Campaign::add(const CaseFile& file, const CaseRuns& runs, const std::string
   ++report_.cases;
   report_.rows += description.num_tokens;
   ++report_.hazards[description.hazard];
+  for (const std::string& family : description_families(description, file.c.spec)) ++report_.families[family];
   note_shapes(description);
   const auto judged = [&](const std::vector<std::string>& laws) {
     return within_memory([&] { return "judging a case of " + case_sizes(file.c); },

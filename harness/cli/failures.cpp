@@ -10,6 +10,7 @@
 #include "harness/cli/known_answer.h"
 #include "harness/io/files.h"
 #include "harness/report/case_text.h"
+#include "properties/boundaries.h"
 
 namespace samebits::harness {
 namespace {
@@ -49,6 +50,23 @@ void shrink_failure(const FirstFailure& first, properties::Subject& subject, Pro
   }
 }
 
+// The exact row counts at which the bits of the failing row change, as the first notes: the runs of a case name only
+// some.
+void add_boundaries(properties::Subject& subject, Failure& failure) {
+  constexpr std::int64_t kMostRows = 1025;
+  const properties::Case& c = failure.shrunk;
+  const std::int64_t row = failure.violation.row;
+  if (row < 0 || row >= c.description.num_tokens) return;
+  try {
+    const properties::Boundaries found =
+        properties::find_boundaries(subject, c, properties::materialize(c), row, kMostRows);
+    const std::vector<std::string> notes = properties::boundary_notes(found);
+    failure.violation.notes.insert(failure.violation.notes.begin(), notes.begin(), notes.end());
+  } catch (const Interrupted&) {
+    // The failure is told without them.
+  }
+}
+
 }  // namespace
 
 std::string evaluation_limit(const properties::ShrinkResult& result, const properties::ShrinkLimits& limits) {
@@ -73,6 +91,10 @@ std::vector<Failure> keep_failures(const std::vector<FirstFailure>& first_failur
     failure.known_case = first.known_case;
     const bool stated = first.violation.law == known_answer_law().id;  // the answer belongs to the case as it is
     if (options.shrink && !stated && !interrupted()) shrink_failure(first, subject, progress, failure);
+    if (first.violation.law == "batch_invariance" && !interrupted()) {
+      progress.update("searching the row counts at which the bits change");
+      add_boundaries(subject, failure);
+    }
     CaseFile file = first.file;
     file.c = failure.shrunk;
     const std::string name = fmt::format("{}-{:016x}.yaml", first.violation.law, case_hash(file.c));

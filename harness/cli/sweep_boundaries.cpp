@@ -52,9 +52,9 @@ int sweep_boundaries(const SweepOptions& options, const std::string& program) {
       for (std::int64_t row = 0; row < kProbedRows && !interrupted(); ++row) {
         progress.update(fmt::format("sweep {} on {}: row {} at up to {} rows", spec.name, options.backend.name(), row,
                                     grouped(options.rows)));
-        const properties::Boundaries found = within_memory(
-            [&] { return fmt::format("calls of up to {} rows", options.rows); },
-            [&] { return properties::find_boundaries(*subject, c, inputs, row, options.rows); });
+        const properties::Boundaries found =
+            within_memory([&] { return fmt::format("calls of up to {} rows", options.rows); },
+                          [&] { return properties::find_boundaries(*subject, c, inputs, row, options.rows); });
         ++report.cases;
         ++report.hazards[c.description.hazard];
         report.rows += found.runs;

@@ -2,6 +2,8 @@
 // end in a small case file that `replay` shows.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "harness/cli/failures.h"
 #include "harness/cli/interrupt.h"
 #include "harness/cli/output.h"
@@ -56,6 +58,18 @@ struct Count {
   }
 };
 
+// An enumeration is complete: a law that it holds no input for is not a lack of testing, unless it was made for it.
+void note_unmet(const std::vector<Count>& counts, Report& report) {
+  for (auto& [law, tally] : report.laws) {
+    const bool meant = std::any_of(counts.begin(), counts.end(),
+                                   [id = law->id](const Count& count) { return std::string(count.sweep->law) == id; });
+    if (!tally.applicable || tally.relevant > 0 || meant) continue;
+    tally.applicable = false;
+    tally.verdict = properties::Verdict::kNotApplicable;
+    tally.not_applicable_reason = "no input of the sweep exercises it";
+  }
+}
+
 // The failing row alone where it fails alone too, under the runs of `replay`; nothing where only the sweep shows it.
 bool reduce(FirstFailure& first, properties::Subject& subject) {
   const auto fails = [&](const properties::Case& c) {
@@ -77,8 +91,7 @@ Failure unreduced(const FirstFailure& first, const SweepOptions& options, const 
   failure.violation = first.violation;
   failure.original_summary = first.violation.summary;
   failure.shrunk = first.file.c;
-  const std::string spec =
-      options.spec.spec.empty() ? "" : fmt::format(" --spec {}", shell_word(options.spec.spec));
+  const std::string spec = options.spec.spec.empty() ? "" : fmt::format(" --spec {}", shell_word(options.spec.spec));
   failure.repro = fmt::format("{} sweep --exhaustive {}{} {}", shell_word(program),
                               shell_word(first.file.c.description.hazard), spec, options.backend.words());
   return failure;
@@ -121,8 +134,7 @@ int sweep_exhaustive(const SweepOptions& options, const std::string& program) {
         file.c = batch->c;
         CaseRuns runs;
         runs.inputs = *batch->c.description.data;
-        runs.runs = subject->run(batch->c, runs.inputs,
-                                 properties::exhaustive_runs(*batch, subject->claims()));
+        runs.runs = subject->run(batch->c, runs.inputs, properties::exhaustive_runs(*batch, subject->claims()));
         campaign.add(file, runs);
         count.done += batch->items;
       }
@@ -135,6 +147,7 @@ int sweep_exhaustive(const SweepOptions& options, const std::string& program) {
 
   progress.clear();
   Report report = campaign.finish(interrupted());
+  note_unmet(counts, report);
   for (const Count& count : counts) report.notes.push_back(count.text());
   for (FirstFailure first : campaign.first_failures()) {
     if (!interrupted() && reduce(first, *subject)) {

@@ -170,6 +170,27 @@ const char* to_text(TensorId tensor) {
   return word(kTensorIds, tensor);
 }
 
+std::vector<std::string> description_families(const CaseDescription& d, const oracle::RouterSpec& spec) {
+  if (d.data) return {};
+  std::vector<std::string> families;
+  const auto put = [&](const char* tensor, const char* family) {
+    families.push_back(fmt::format("{} {}", tensor, family));
+  };
+  put("stage", to_text(d.stage));
+  if (d.stage == Stage::kFull) {
+    put("hidden", word(kHiddenFamilies, d.hidden));
+    put("weight", word(kWeightFamilies, d.weight));
+  }
+  if (d.stage == Stage::kFromLogits || d.weight == WeightFamily::kLogits) {
+    put("logits", word(kLogitsFamilies, d.logits));
+  }
+  if (spec.gate.linear_bias != oracle::BiasType::kNone) put("linear_bias", word(kBiasFamilies, d.linear_bias));
+  if (spec.selection.bias != oracle::BiasType::kNone) put("selection_bias", word(kBiasFamilies, d.selection_bias));
+  if (table_rows(spec) > 0) put("token_ids", word(kTokenFamilies, d.tokens));
+  if (!d.plants.empty()) put("values", "planted");
+  return families;
+}
+
 const std::vector<std::string>& description_fields() {
   static const std::vector<std::string> fields = {"seed",          "index",
                                                   "hazard",        "stage",

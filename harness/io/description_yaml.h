@@ -25,6 +25,11 @@ properties::CaseDescription description_from_yaml(const YamlMapping& mapping, co
 // Field names of the mapping.
 const std::vector<std::string>& description_fields();
 
+// What the tensors of a generated case are drawn from: "hidden normal", "selection_bias uniform", "stage full". Those
+// that the spec asks for, and none of a case with explicit tensors.
+std::vector<std::string> description_families(const properties::CaseDescription& description,
+                                              const oracle::RouterSpec& spec);
+
 // Words of a stage and of tensors, for reports.
 const char* to_text(properties::Stage stage);
 const char* to_text(properties::TensorId tensor);

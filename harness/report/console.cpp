@@ -68,6 +68,9 @@ Lines header(const Report& report) {
   std::vector<std::string> hazards;
   for (const auto& [hazard, cases_met] : report.hazards) hazards.push_back(fmt::format("{} {}", hazard, cases_met));
   append(lines, wrapped("hazards   ", hazards, 3));
+  std::vector<std::string> families;
+  for (const auto& [family, cases_met] : report.families) families.push_back(fmt::format("{} {}", family, cases_met));
+  if (!families.empty()) append(lines, wrapped("families  ", families, 2));
   return lines;
 }
 

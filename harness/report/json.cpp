@@ -148,6 +148,7 @@ std::string to_json(const Report& report) {
                              {"hazards_not_met", report.hazards_not_met},
                              {"meaning", meaning_lines(report)},
                              {"hazards", report.hazards},
+                             {"families", report.families},
                              {"laws", std::move(laws)},
                              {"failures", std::move(failures)}};
   // Text of a router may be any bytes; what is not UTF-8 is replaced.

@@ -66,10 +66,11 @@ struct Report {
   double seconds = 0.0;
   bool interrupted = false;
   Shapes shapes;
-  std::int64_t known_cases = 0;                 // case files that were run before the generated cases
-  std::map<std::string, std::int64_t> hazards;  // cases per hazard label
-  std::vector<std::string> hazards_not_met;     // that the specs have and no case provoked; fuzz only
-  std::vector<SpecRun> specs;                   // of a run over many
+  std::int64_t known_cases = 0;                  // case files that were run before the generated cases
+  std::map<std::string, std::int64_t> hazards;   // cases per hazard label
+  std::map<std::string, std::int64_t> families;  // cases per family of a tensor: "hidden order_sensitive"
+  std::vector<std::string> hazards_not_met;      // that the specs have and no case provoked; fuzz only
+  std::vector<SpecRun> specs;                    // of a run over many
   std::vector<LedgerOutcome> ledger;
   std::map<std::string, std::int64_t> tolerated;  // findings per law that the ledger tolerates
   std::vector<std::pair<const properties::Law*, properties::LawTally>> laws;

@@ -52,6 +52,10 @@ TEST_F(Cli, ACleanRouterPassesAndTheJsonSaysWhatWasTested) {
   EXPECT_GE(root["shapes"]["num_experts"]["max"], 8);
   EXPECT_GE(root["shapes"]["num_tokens"]["max"], 17);
   EXPECT_GE(root["hazards"].size(), 3u);
+  EXPECT_THAT(result.out, HasSubstr("\nfamilies  "));
+  EXPECT_EQ(static_cast<int>(root["families"]["stage full"]) + static_cast<int>(root["families"]["stage from_logits"]),
+            40);
+  EXPECT_GT(root["families"]["hidden order_sensitive"], 0);
   EXPECT_TRUE(root["failures"].empty());
   for (const char* law :
        {"unique_in_range", "selection", "order", "weights", "sum", "batch_invariance", "run_to_run"}) {
@@ -75,6 +79,8 @@ TEST_F(Cli, AFaultIsNamedShrunkAndItsReproLineWorks) {
     EXPECT_TRUE(std::filesystem::exists(folder_ / std::string(failure["case_file"])));
     if (failure["law"] == "batch_invariance") {
       case_file = failure["case_file"];
+      EXPECT_THAT(failure["notes"].front(), HasSubstr("rows agree for T <= 16, differ from 17"));
+      EXPECT_THAT(result.out, HasSubstr("rows agree for T <= 16, differ from 17"));
       EXPECT_GT(failure["shrink_evaluations"], 0);
     }
   }

@@ -96,6 +96,7 @@ constinit const ExhaustiveSweep kBf16Values = {
     .name = "bf16_values",
     .item = "rows",
     .statement = "all 65,536 bf16 values as a logit and as a selection bias, under every score function",
+    .law = "weights",
     .takes_spec = false,
     .open = [](const oracle::RouterSpec&) -> std::unique_ptr<SweepStream> { return std::make_unique<Stream>(); },
 };

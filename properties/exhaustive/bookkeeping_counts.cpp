@@ -56,9 +56,8 @@ class Stream final : public SweepStream {
         logits.push_back(static_cast<float>(chosen ? 1 + (row % 2 == 0 ? experts_ - e : e) : 0 - e));
       }
     }
-    SweepBatch batch{given_logits(kBookkeepingCounts, plain_spec("counts", experts_, top_k_), std::move(logits)),
-                     1,
-                     {1, 2, 4, 16}};
+    SweepBatch batch{
+        given_logits(kBookkeepingCounts, plain_spec("counts", experts_, top_k_), std::move(logits)), 1, {1, 2, 4, 16}};
     advance(power(base, tokens_));
     return batch;
   }
@@ -82,8 +81,10 @@ class Stream final : public SweepStream {
 constinit const ExhaustiveSweep kBookkeepingCounts = {
     .name = "counts",
     .item = "calls",
-    .statement = "every assignment of up to 5 rows to k of up to 4 experts, and so every vector of counts; blocks of 1, "
-                 "2, 4 and 16",
+    .statement =
+        "every assignment of up to 5 rows to k of up to 4 experts, and so every vector of counts; blocks of 1, "
+        "2, 4 and 16",
+    .law = "bookkeeping",
     .takes_spec = false,
     .open = [](const oracle::RouterSpec&) -> std::unique_ptr<SweepStream> { return std::make_unique<Stream>(); },
 };

@@ -109,8 +109,8 @@ Case only_row(const Case& c, std::int64_t row) {
     const auto width = static_cast<std::ptrdiff_t>(oracle::ranked_experts(c.spec));
     const std::ptrdiff_t begin = data.row_class.front() * width;
     if (begin >= 0 && begin < std::ssize(data.selection_bias)) {
-      data.selection_bias = std::vector<float>(data.selection_bias.begin() + begin,
-                                               data.selection_bias.begin() + begin + width);
+      data.selection_bias =
+          std::vector<float>(data.selection_bias.begin() + begin, data.selection_bias.begin() + begin + width);
       data.row_class.clear();
       one.spec.selection.bias_variants = {"text"};
     }

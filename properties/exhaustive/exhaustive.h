@@ -37,6 +37,7 @@ struct ExhaustiveSweep {
   const char* name;
   const char* item;       // what is counted: "rows", "calls", "specs"
   const char* statement;  // what is enumerated
+  const char* law;        // that it is made for
   bool takes_spec;        // enumerates for the shape and rules of a given spec
   std::unique_ptr<SweepStream> (*open)(const oracle::RouterSpec& spec);
 };
@@ -44,8 +45,8 @@ struct ExhaustiveSweep {
 std::span<const ExhaustiveSweep> exhaustive_sweeps();
 const ExhaustiveSweep* find_exhaustive(const std::string& name);  // nullptr: there is none
 
-// "main", "repeat" (other poison) and, where the router claims batch invariance, "permuted"; for each further block size
-// one more.
+// "main", "repeat" (other poison) and, where the router claims batch invariance, "permuted"; for each further block
+// size one more.
 std::vector<RunRequest> exhaustive_runs(const SweepBatch& batch, const Claims& claims);
 
 // The same case with one of its rows alone, of a case with explicit tensors.

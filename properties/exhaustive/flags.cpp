@@ -18,14 +18,14 @@ using Row = std::array<float, kExperts>;
 
 // Logits that a gate weight can hold: of unit rows of hidden states it yields one column each.
 constexpr std::array<Row, 8> kColumns = {{
-    {3.0f, 1.0f, 0.0f, -2.0f},                          // plain
-    {1.0f, 1.0f, 1.0f, 1.0f},                           // every key tied
-    {-120.0f, -120.5f, -121.0f, -300.0f},               // scores underflow, the sum is 0
-    {16.7f, 17.0f, 88.0f, 89.0f},                       // scores saturate, exp overflows
-    {-0.0f, 0.0f, 1e-40f, -1e-40f},                     // zeros of both signs, subnormals
-    {1.0009765f, 1.0029297f, 1.0f, 0.99f},              // three are one bf16 value
-    {-40.0f, -40.25f, -41.0f, -39.5f},                  // a sum near 1e-17
-    {-0.75f, -0.5f, -0.25f, -1.0f},                     // negative keys where the score is the logit
+    {3.0f, 1.0f, 0.0f, -2.0f},              // plain
+    {1.0f, 1.0f, 1.0f, 1.0f},               // every key tied
+    {-120.0f, -120.5f, -121.0f, -300.0f},   // scores underflow, the sum is 0
+    {16.7f, 17.0f, 88.0f, 89.0f},           // scores saturate, exp overflows
+    {-0.0f, 0.0f, 1e-40f, -1e-40f},         // zeros of both signs, subnormals
+    {1.0009765f, 1.0029297f, 1.0f, 0.99f},  // three are one bf16 value
+    {-40.0f, -40.25f, -41.0f, -39.5f},      // a sum near 1e-17
+    {-0.75f, -0.5f, -0.25f, -1.0f},         // negative keys where the score is the logit
 }};
 // Rows that only given logits can hold.
 constexpr std::array<Row, 6> kNonFiniteRows = {{
@@ -174,6 +174,7 @@ constinit const ExhaustiveSweep kFlags = {
     .name = "flags",
     .item = "specs",
     .statement = "every valid combination of the flags of a router of 4 experts, two of which are chosen",
+    .law = "weights",
     .takes_spec = false,
     .open = [](const RouterSpec&) -> std::unique_ptr<SweepStream> { return std::make_unique<Stream>(); },
 };

@@ -9,8 +9,8 @@ namespace {
 
 using oracle::RouterSpec;
 
-// Where the k - 1 experts lie that are better than the two tied ones. Lanes are at distance 1, warps at 32, the parts of
-// a block or of a thread at multiples of 32 and 128: of the four, each pair has all.
+// Where the k - 1 experts lie that are better than the two tied ones. Lanes are at distance 1, warps at 32, the parts
+// of a block or of a thread at multiples of 32 and 128: of the four, each pair has all.
 enum Placement : std::int64_t { kAfterFirst, kBeforeSecond, kSameLane, kSpread, kPlacements };
 
 std::vector<std::int64_t> better_experts(std::int64_t placement, std::int64_t first, std::int64_t second,
@@ -61,8 +61,8 @@ class Stream final : public SweepStream {
       const auto at = [&](std::int64_t e) -> float& { return logits[begin + static_cast<std::size_t>(e)]; };
       at(first_) = at(second_) = 0.5f;
       float better = 1.0f;
-      for (const std::int64_t e : better_experts(placement_, first_, second_, experts_, k - 1,
-                                                experts_ / spec_.selection.n_group)) {
+      for (const std::int64_t e :
+           better_experts(placement_, first_, second_, experts_, k - 1, experts_ / spec_.selection.n_group)) {
         at(e) = better;
         better += 0.0625f;
       }
@@ -100,6 +100,7 @@ constinit const ExhaustiveSweep kTiedPairs = {
     .name = "tied_pairs",
     .item = "rows",
     .statement = "every pair of experts of the spec tied across the cut, below k - 1 better ones in four placements",
+    .law = "selection",
     .takes_spec = true,
     .open = [](const RouterSpec& spec) -> std::unique_ptr<SweepStream> { return std::make_unique<Stream>(spec); },
 };
