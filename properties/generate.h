@@ -14,6 +14,7 @@ struct GenerateOptions {
   bool full_stage = true;       // the router computes logits itself
   bool logits_stage = true;     // the router can start from given logits
   std::int64_t max_tokens = 0;  // limit of the router; 0: none
+  bool odd_shapes = false;      // sizes at and around the edges of kernels instead of those of the spec
 };
 
 // Depends on (spec, seed, index, options) alone. The first directed_cases() indices are directed: one per hazard that

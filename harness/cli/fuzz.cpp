@@ -32,7 +32,7 @@ struct FuzzOptions {
   std::uint64_t seed = 1;
   std::optional<std::uint64_t> cases, rows;
   std::string time, corpus = "samebits-failures", json, ledger, stage = "any", shard = "0/1", progress = "auto";
-  bool all_specs = false, fail_fast = false, no_shrink = false, no_known_cases = false;
+  bool all_specs = false, fail_fast = false, no_shrink = false, no_known_cases = false, odd_shapes = false;
 };
 
 struct Shard {
@@ -74,6 +74,7 @@ properties::GenerateOptions generate_options(const FuzzOptions& options, const p
   generate.full_stage = options.stage != "from_logits";
   generate.logits_stage = options.stage != "full";
   generate.max_tokens = claims.max_tokens;
+  generate.odd_shapes = options.odd_shapes;
   return generate;
 }
 
@@ -298,6 +299,8 @@ void add_fuzz(CLI::App& app, Program& program) {
       ->capture_default_str();
   command->add_flag("--no-known-cases", options->no_known_cases,
                     "Leave out the built-in case files of the same method, which come first (see `list cases`)");
+  command->add_flag("--odd-shapes", options->odd_shapes,
+                    "Draw E, k and H at the edges of warps, blocks and vectors instead of those of the spec");
   command->add_flag("--fail-fast", options->fail_fast, "Stop at the first failure");
   command->add_flag("--no-shrink", options->no_shrink, "Keep failing cases as they are met");
   command->add_option("--shard", options->shard, "Only cases I, I+N, I+2N, ...; 0 <= I < N")

@@ -2,10 +2,13 @@
 
 #include <rapidcheck.h>
 
+#include <algorithm>
+#include <iterator>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "oracle/spec/validate.h"
 #include "properties/generators/hazards.h"
 #include "properties/generators/random_bits.h"
 
@@ -95,6 +98,32 @@ CaseDescription describe_case(const oracle::RouterSpec& spec, std::uint64_t seed
   return random_description(spec, options)(random, rc::kNominalSize).value();
 }
 
+// The rules of the spec at other sizes: E, k and H at and around the edges of warps, blocks and vectors. What the rules
+// do not allow at these sizes gives way, groups last.
+oracle::RouterSpec odd_shape(const oracle::RouterSpec& spec, std::uint64_t seed, std::uint64_t index) {
+  constexpr std::int64_t kExperts[] = {1,   2,   3,   5,   8,   31,  32,  33,  60,  63,   64,   65,
+                                       96,  127, 128, 129, 144, 160, 192, 255, 256, 257,  288,  320,
+                                       384, 511, 512, 513, 576, 640, 896, 992, 993, 1023, 1024, 1025};
+  constexpr std::int64_t kTopK[] = {1, 2, 3, 5, 6, 7, 8, 9, 10, 16, 17, 22, 31, 32, 33};
+  constexpr std::int64_t kHidden[] = {1,  2,   8,   15,  16,  17,  24,  31,   32,  33,
+                                      64, 127, 255, 256, 257, 511, 513, 1000, 2056};
+  const auto draw = [&](std::int64_t column, const auto& values) {
+    const std::uint64_t bits = random_bits(seed, Stream::kShape, static_cast<std::int64_t>(index), column);
+    return values[static_cast<std::size_t>(uniform_below(bits, static_cast<std::int64_t>(std::size(values))))];
+  };
+  oracle::RouterSpec odd = spec;
+  odd.shape.num_experts = draw(0, kExperts);
+  odd.shape.hidden_size = draw(1, kHidden);
+  const std::int64_t ranked = oracle::ranked_experts(odd), top_k = draw(2, kTopK);
+  odd.shape.top_k = std::min(top_k, ranked);
+  if (oracle::find_problems(odd).empty()) return odd;
+  odd.selection.n_group = odd.selection.topk_group = 1;
+  odd.selection.group_score = oracle::GroupScore::kNone;
+  odd.selection.group_mask = oracle::GroupMask::kNone;
+  odd.selection.topk_scope = oracle::TopkScope::kGlobal;
+  return oracle::find_problems(odd).empty() ? odd : spec;
+}
+
 }  // namespace
 
 std::int64_t directed_cases(const oracle::RouterSpec& spec, const GenerateOptions& options) {
@@ -111,11 +140,12 @@ Case generate_case(const std::string& spec_name, const std::string& variant, con
                                 ": shape.hidden_size, shape.num_experts and shape.top_k must be set "
                                 "to generate cases");
   }
-  CaseDescription description = describe_case(spec, seed, index, options);
+  const oracle::RouterSpec shaped = options.odd_shapes ? odd_shape(spec, seed, index) : spec;
+  CaseDescription description = describe_case(shaped, seed, index, options);
   description.seed = seed;
   description.index = index;
   description.data_key = random_bits(seed, Stream::kCase, static_cast<std::int64_t>(index), 0);
-  return {spec_name, variant, apply_shape(spec, description), std::move(description)};
+  return {spec_name, variant, apply_shape(shaped, description), std::move(description)};
 }
 
 }  // namespace samebits::properties

@@ -14,6 +14,7 @@ std::span<const Hazard> all_hazards() {
   static const std::vector<Hazard> all = [] {
     std::vector<Hazard> hazards(general_hazards().begin(), general_hazards().end());
     hazards.insert(hazards.end(), feature_hazards().begin(), feature_hazards().end());
+    hazards.insert(hazards.end(), edge_hazards().begin(), edge_hazards().end());
     return hazards;
   }();
   return all;
@@ -75,6 +76,7 @@ CaseDescription describe(const Hazard& hazard, const RouterSpec& spec, const Gen
     }
   }
   hazard.build(spec, draw, d);
+  if (options.max_tokens > 0) d.num_tokens = std::min(d.num_tokens, options.max_tokens);
   if (choose(draw, 48, 16) == 15 && !d.num_valid_rows) d.num_valid_rows = static_cast<std::int32_t>(d.num_tokens / 2);
   return d;
 }

@@ -37,10 +37,12 @@ struct Hazard {
 };
 inline constexpr std::size_t kMaxDirected = 20;
 
-// Those of every router, in the order of the directed cases; those of features that a spec may have.
+// Those of every router, in the order of the directed cases; those of features that a spec may have; those of places
+// and counts.
 std::span<const Hazard> general_hazards();
 std::span<const Hazard> feature_hazards();
-std::span<const Hazard> all_hazards();  // both
+std::span<const Hazard> edge_hazards();
+std::span<const Hazard> all_hazards();  // of all three
 bool possible(const Hazard& hazard, const oracle::RouterSpec& spec, const GenerateOptions& options);
 Stage stage_of(const Hazard& hazard, const GenerateOptions& options, const Draw& draw);
 

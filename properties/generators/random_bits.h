@@ -24,6 +24,7 @@ enum class Stream : std::uint32_t {
   kHashTable,
   kTokenIds,
   kRowClass,
+  kShape,  // sizes of the cases of a seed
 };
 
 // Two columns share one Philox4x32-10 block, so reading columns in ascending order costs half a block each.
