@@ -1,9 +1,11 @@
 // The table of mutants, and the command that judges them; ctest runs the command over all of them (the test `mutants`).
 #include "kernels/mutants/mutants.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
@@ -24,7 +26,7 @@ using testing::HasSubstr;
 TEST(Mutants, HaveIdsAndNamesOfTheirOwn) {
   std::set<std::string> ids, names;
   for (const mutants::Mutant& mutant : mutants::all_mutants()) {
-    EXPECT_TRUE(std::regex_match(mutant.id, std::regex("[MU][0-9]{2}[a-z]?"))) << mutant.id;
+    EXPECT_TRUE(std::regex_match(mutant.id, std::regex("[MU][0-9]{2,3}[a-z]?"))) << mutant.id;
     EXPECT_TRUE(std::regex_match(mutant.name, std::regex("[a-z][a-z0-9_]*"))) << mutant.name;
     EXPECT_TRUE(ids.insert(mutant.id).second) << mutant.id << " twice";
     EXPECT_TRUE(names.insert(mutant.name).second) << mutant.name << " twice";
@@ -42,6 +44,25 @@ TEST(Mutants, NameALawAndASpecThatCanBeRun) {
     for (const mutants::Setting& setting : mutant.router.set) resolution.set.push_back({setting.path, setting.value});
     const oracle::RouterSpec spec = oracle::resolve(load_spec(mutant.router.spec), resolution);
     EXPECT_EQ(oracle::unsupported_reason(spec), std::nullopt) << mutant.name;
+  }
+}
+
+TEST(Mutants, AreTheTableOfTheDocumentation) {
+  const auto read = [](const std::string& path) {
+    return content_of(std::filesystem::path(SAMEBITS_SOURCE_DIR) / path);
+  };
+  const std::string table = read("docs/mutants.md");
+  std::size_t rows = 0;
+  for (std::size_t at = table.find("\n| "); at != std::string::npos; at = table.find("\n| ", at + 1)) ++rows;
+  EXPECT_EQ(rows, 2 + mutants::all_mutants().size() + 3);  // the heading, and those of the oracle
+  for (const mutants::Mutant& mutant : mutants::all_mutants()) {
+    const std::string row =
+        fmt::format("\n| {} | `{}` | {} | `{}` | `", mutant.id, mutant.name, mutant.fault, mutant.caught_by);
+    const std::size_t found = table.find(row);
+    ASSERT_NE(found, std::string::npos) << "docs/mutants.md lacks this row:" << row;
+    const std::size_t file = found + row.size();
+    const std::string name = table.substr(file, table.find('`', file) - file);
+    EXPECT_THAT(read("kernels/mutants/" + name), HasSubstr(fmt::format("\"{}\"", mutant.name))) << name;
   }
 }
 

@@ -134,7 +134,7 @@ std::vector<Mutant> renorm_mutants() {
       {"M20",
        "idle_lanes_are_zero",
        "lanes without an expert bring 0 into the maximum of the softmax, so that negative logits underflow",
-       "weights",
+       "selection",
        "NVIDIA/TransformerEngine#2009",
        {"qwen1.5-moe-a2.7b"},
        with(&Steps::score, idle_lanes_are_zero)},
