@@ -221,7 +221,8 @@ void LocalRouter::route(const RunRequest& request, RunResult& result) {
     throw RouterError(fmt::format("samebits_workspace_bytes is {} for {} tokens; allowed are at most {} (1 GiB)",
                                   workspace_bytes, most_tokens, kMaxWorkspaceBytes));
   }
-  GuardedBuffer workspace(*memory_, "workspace", workspace_bytes);
+  // The author of a HostRouter knows it by other names.
+  GuardedBuffer workspace(*memory_, "workspace, of a HostRouter x, logits, ids and weights of a row", workspace_bytes);
   workspace.fill(request.poison);
 
   Call function = Call::kWorkspaceInit;

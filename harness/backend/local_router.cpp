@@ -10,6 +10,7 @@
 
 #include "harness/backend/abi_adapter.h"
 #include "harness/backend/call_buffers.h"
+#include "harness/backend/refusal_text.h"
 
 namespace samebits::harness {
 namespace {
@@ -103,7 +104,7 @@ std::optional<std::string> LocalRouter::refusal(const samebits_router_spec& spec
     throw RouterError(fmt::format(
         "samebits_supports returned {}; allowed are ok (0), and unsupported (2) with a reason", status_text(status)));
   }
-  return reason.front() == '\0' ? "samebits_supports: " + status_text(status) : std::string(reason.data());
+  return reason.front() == '\0' ? "samebits_supports: " + status_text(status) : with_spec_field(reason.data());
 }
 
 std::string LocalRouter::failure_text(Call function, samebits_status status, const samebits_router* router) const {

@@ -23,6 +23,7 @@ struct ExplainOptions {
   std::optional<std::int64_t> row;
   bool all = false;
   std::vector<std::string> arithmetics;  // empty: a fixed list
+  SpecChanges changes;
   BackendChoice backend;
 };
 
@@ -77,7 +78,8 @@ ExplainedRow route(const properties::Case& c, const oracle::RouterInputs& inputs
 }
 
 int explain(const ExplainOptions& options) {
-  const CaseFile file = read_case_file(options.case_path);
+  CaseFile file = read_case_file(options.case_path);
+  change_spec(file, options.changes);
   const properties::Case& c = file.c;
   require_runnable(options.case_path, c.spec);
   const oracle::RouterInputs inputs = properties::materialize(c);
@@ -96,6 +98,7 @@ int explain(const ExplainOptions& options) {
   print_out("case {}: spec {}{}{}, {}\n", options.case_path, c.spec_name,
             c.variant.empty() ? "" : ", variant " + c.variant, file.layer.empty() ? "" : ", layer " + file.layer,
             case_sizes(c));
+  for (const std::string& change : options.changes.set) print_out("changed: {}\n", change);
   Judged judged;
   if (options.backend.given()) judged = print_verdicts(file, options.backend);
   if (inputs.num_tokens == 0) {
@@ -127,6 +130,7 @@ int explain(const ExplainOptions& options) {
   print_out("answer: ids {}; weights {}\n", fmt::join(row.answer.ids, ", "), fmt::join(weights, ", "));
   if (observed != nullptr) {
     print_observed(row, *observed, options.backend.name(), judged.sorted_slots);
+    print_runs(row, r, judged.runs, options.backend.name());
   } else if (!judged.runs.empty()) {
     print_out("{} returned nothing for this row\n", options.backend.name());
   }
@@ -151,6 +155,7 @@ void add_explain(CLI::App& app, Program& program) {
       ->type_name("NAME")
       ->take_all()
       ->allow_extra_args(false);
+  add_spec_changes(*command, options->changes);
   add_backend_options(*command, options->backend);
   command->footer("Example:\n  samebits explain --case fixtures/cases/article_figure_3.yaml --row 0");
   command->callback([options, &program] { program.action = [options] { return explain(*options); }; });

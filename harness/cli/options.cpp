@@ -11,6 +11,7 @@
 #include "harness/io/files.h"
 #include "harness/io/nearest.h"
 #include "harness/io/spec_library.h"
+#include "oracle/spec/spec_yaml.h"
 #include "oracle/spec/validate.h"
 #include "properties/law.h"
 
@@ -61,11 +62,11 @@ void add_spec_options(CLI::App& command, SpecOptions& options) {
       ->allow_extra_args(false);
 }
 
-ChosenSpec resolve_spec(const SpecOptions& options) {
-  oracle::Resolution resolution;
-  if (!options.variant.empty()) resolution.variant = options.variant;
-  resolution.layer = options.layer;
-  for (const std::string& text : options.set) {
+namespace {
+
+std::vector<oracle::Assignment> assignments(const std::vector<std::string>& texts) {
+  std::vector<oracle::Assignment> set;
+  for (const std::string& text : texts) {
     const std::size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0) {
       throw UsageError(fmt::format("--set {}: allowed is PATH=VALUE, e.g. --set shape.top_k=4", text));
@@ -73,8 +74,88 @@ ChosenSpec resolve_spec(const SpecOptions& options) {
     if (text.find(" #") != std::string::npos || text.find("\t#") != std::string::npos) {
       throw UsageError(fmt::format("--set {}: found a YAML comment; allowed is PATH=VALUE alone", text));
     }
-    resolution.set.push_back({text.substr(0, equals), text.substr(equals + 1)});
+    set.push_back({text.substr(0, equals), text.substr(equals + 1)});
   }
+  return set;
+}
+
+}  // namespace
+
+namespace {
+
+// Explicit tensors under a changed spec: those that it no longer has are left out; one that it has now cannot be made
+// up.
+void fit_tensors(const oracle::RouterSpec& spec, oracle::RouterInputs& data) {
+  const auto fit = [](const char* name, bool wanted, auto& values) {
+    if (!wanted) values.clear();
+    if (!wanted || !values.empty()) return;
+    throw UsageError(
+        fmt::format("the changed spec needs the tensor {}, which the case does not have; change the spec in "
+                    "another way, or add the tensor to the case file",
+                    name));
+  };
+  const bool full = !data.from_logits();
+  fit("selection_bias", spec.selection.bias != oracle::BiasType::kNone, data.selection_bias);
+  if (spec.selection.bias == oracle::BiasType::kNone) data.row_class.clear();
+  if (full || spec.gate.linear_bias == oracle::BiasType::kNone) {
+    fit("linear_bias", spec.gate.linear_bias != oracle::BiasType::kNone, data.linear_bias);
+  }
+  fit("input_scale_vector", full && spec.gate.input_scale_vector, data.input_scale_vector);
+  fit("per_expert_scale", spec.weights.per_expert_scale, data.per_expert_scale);
+  const bool hashed = spec.selection.method == oracle::SelectionMethod::kHashTable;
+  fit("hash_table", hashed, data.hash_table);
+  fit("token_ids", hashed && data.num_tokens > 0, data.token_ids);
+  fit("global_scale", spec.weights.global_scale, data.global_scale);
+}
+
+}  // namespace
+
+std::string SpecChanges::words() const {
+  std::string words;
+  if (!variant.empty()) words += "--variant " + shell_word(variant) + " ";
+  for (const std::string& change : set) words += "--set " + shell_word(change) + " ";
+  return words;
+}
+
+void add_spec_changes(CLI::App& command, SpecChanges& changes) {
+  command.add_option("--variant", changes.variant, "Ask this variant of the case's spec instead (see `show --spec S`)")
+      ->type_name("V");
+  command.add_option("--set", changes.set, "Change a field of the case's spec; may be repeated")
+      ->type_name("PATH=VALUE")
+      ->take_all()
+      ->allow_extra_args(false);
+}
+
+void change_spec(CaseFile& file, const SpecChanges& changes) {
+  if (changes.variant.empty() && changes.set.empty()) return;
+  oracle::Resolution resolution;
+  oracle::SpecFile spec;
+  if (changes.variant.empty()) {
+    spec.base = file.full_spec ? *file.full_spec : file.c.spec;
+  } else {
+    spec = load_spec(file.c.spec_name);
+    resolution.variant = changes.variant;
+    if (!file.layer.empty()) resolution.layer = file.layer;
+    file.c.variant = changes.variant;
+  }
+  resolution.set = assignments(changes.set);
+  const oracle::RouterSpec changed = oracle::resolve(spec, resolution);
+  const oracle::RouterSpec shaped = properties::apply_shape(changed, file.c.description);
+  if (!oracle::find_problems(shaped).empty()) {
+    const oracle::Problem problem = oracle::find_problems(shaped).front();
+    throw UsageError(fmt::format("with these sizes, {}: {}", problem.path, problem.message));
+  }
+  if (file.c.description.data) fit_tensors(shaped, *file.c.description.data);
+  file.full_spec = changed;
+  file.c.spec = shaped;
+  file.expected.reset();
+}
+
+ChosenSpec resolve_spec(const SpecOptions& options) {
+  oracle::Resolution resolution;
+  if (!options.variant.empty()) resolution.variant = options.variant;
+  resolution.layer = options.layer;
+  resolution.set = assignments(options.set);
   ChosenSpec chosen;
   chosen.name = options.spec;
   chosen.variant = options.variant;

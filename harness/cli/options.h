@@ -14,6 +14,7 @@
 
 #include "harness/backend/backend.h"
 #include "harness/cli/progress.h"
+#include "harness/io/case_file.h"
 #include "oracle/spec/router_spec.h"
 
 namespace samebits::harness {
@@ -63,6 +64,16 @@ ChosenSpec resolve_runnable_spec(const SpecOptions& options);
 bool assume_hidden_size(ChosenSpec& chosen);
 // Of a case or of a resolved spec. The hidden size may be unknown: where logits are given it has no meaning.
 void require_runnable(const std::string& name, const oracle::RouterSpec& spec);
+
+// --variant and --set for a case file: the same tensors, asked of another spec. What the file expects no longer counts.
+struct SpecChanges {
+  std::string variant;
+  std::vector<std::string> set;
+  std::string words() const;  // the options again, for a REPRO line, with a space behind them
+};
+void add_spec_changes(CLI::App& command, SpecChanges& changes);
+// Throws SpecError or UsageError, also where the tensors do not fit the changed spec.
+void change_spec(CaseFile& file, const SpecChanges& changes);
 
 struct BackendChoice {
   std::string backend, plugin, timeout = "20s";

@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 struct ReplayOptions {
   std::string case_path, json, ledger, progress = "auto";
   std::vector<std::string> laws;
+  SpecChanges changes;
   BackendChoice backend;
 };
 
@@ -32,6 +33,7 @@ int replay(const ReplayOptions& options, const std::string& program) {
   std::vector<CaseFile> files;
   for (const fs::path& path : paths) {
     files.push_back(read_case_file(path));
+    change_spec(files.back(), options.changes);
     if (paths.size() == 1) require_runnable(path.string(), files.back().c.spec);
   }
   const std::unique_ptr<properties::Subject> subject = open(options.backend);
@@ -39,6 +41,7 @@ int replay(const ReplayOptions& options, const std::string& program) {
   header.command = "replay";
   header.spec = paths.size() == 1 ? files.front().c.spec_name : fmt::format("of {} case files", paths.size());
   header.variant = paths.size() == 1 ? files.front().c.variant : "";
+  for (const std::string& change : options.changes.set) header.notes.push_back("changed: " + change);
   header.backend = options.backend.name();
   header.claims = subject->claims();
   header.seed = files.front().c.description.seed;
@@ -64,7 +67,7 @@ int replay(const ReplayOptions& options, const std::string& program) {
     failure.case_index = first.case_index;
     failure.shrunk = first.file.c;
     failure.case_file = first.case_file;
-    failure.repro = repro_line(program, first.case_file, options.backend.words());
+    failure.repro = repro_line(program, first.case_file, options.changes.words() + options.backend.words());
     report.failures.push_back(std::move(failure));
   }
   if (!options.json.empty()) write_file(options.json, to_json(report));
@@ -78,6 +81,7 @@ void add_replay(CLI::App& app, Program& program) {
   CLI::App* command = app.add_subcommand("replay", "Run and judge a case file again, with the answer that it states");
   auto options = std::make_shared<ReplayOptions>();
   command->add_option("--case", options->case_path, "Case file, or a folder of them")->required()->type_name("FILE");
+  add_spec_changes(*command, options->changes);
   add_backend_options(*command, options->backend);
   add_laws_option(*command, options->laws);
   command->add_option("--json", options->json, "Write the report as JSON")->type_name("FILE");

@@ -17,7 +17,11 @@ struct ShowOptions {
 
 int show(const ShowOptions& options) {
   const ChosenSpec chosen = resolve_spec(options.spec);
-  print_out("{}", oracle::to_yaml(chosen.spec, options.all));
+  std::string applied = chosen.name;
+  if (!chosen.variant.empty()) applied += ", variant " + chosen.variant;
+  if (!chosen.layer.empty()) applied += ", layer " + chosen.layer;
+  for (const std::string& change : options.spec.set) applied += ", " + change;
+  print_out("# {}\n{}", applied, oracle::to_yaml(chosen.spec, options.all));
   const oracle::SpecFile file = load_spec(options.spec.spec);
   if (!file.variants.empty() && chosen.variant.empty()) {
     print_out("\n# Variants, for --variant:\n");

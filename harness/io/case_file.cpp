@@ -295,7 +295,12 @@ void write_case_file(const fs::path& path, const CaseFile& file, bool with_data)
   const fs::path large_path = fs::path(path).replace_extension(".safetensors");
   SafeTensors large;
   const std::string text = case_yaml(copy, large_path.filename().string(), large, with_data);
-  if (with_data) large.metadata = size_metadata(description);  // a program need not read YAML
+  if (with_data) {
+    large.metadata = size_metadata(description);  // a program need not read YAML
+    properties::Claims claims;
+    claims.returns_bookkeeping = true;
+    large.metadata["block_size"] = std::to_string(properties::plan_runs(copy.c, claims).front().block_size);
+  }
   // The description last: where it is seen, its data are there.
   if (!large.tensors.empty()) write_safetensors(large_path, large);
   write_file(path, text);

@@ -59,7 +59,8 @@ struct ResultFile {
   std::string unsupported;  // reason why the router does not take this case; then there are no runs
 };
 void write_result_file(const std::filesystem::path& path, const ResultFile& file, const properties::Case& c);
-// Throws FileError also when the file was written for another case.
-ResultFile read_result_file(const std::filesystem::path& path, const properties::Case& c);
+// Throws FileError also when the file was written for another case. without_weights: topk_weights may be absent, which
+// reads as zeros; for laws that do not look at weights.
+ResultFile read_result_file(const std::filesystem::path& path, const properties::Case& c, bool without_weights = false);
 
 }  // namespace samebits::harness

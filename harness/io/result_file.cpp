@@ -104,8 +104,8 @@ void add_run(SafeTensors& content, json& runs, const Run& run) {
 
 class ResultReader {
  public:
-  ResultReader(const std::filesystem::path& path, const properties::Case& c)
-      : path_(path), case_(c), content_(read_safetensors(path)) {}
+  ResultReader(const std::filesystem::path& path, const properties::Case& c, bool without_weights)
+      : path_(path), case_(c), without_weights_(without_weights), content_(read_safetensors(path)) {}
 
   ResultFile read() {
     const auto& metadata = content_.metadata;
@@ -251,8 +251,12 @@ class ResultReader {
     const std::vector<std::int64_t> shape = {outputs.num_tokens, outputs.top_k};
     const SafeTensor* ids = find(request, "topk_ids", shape);
     const SafeTensor* weights = find(request, "topk_weights", shape);
-    if (ids == nullptr || weights == nullptr)
-      fail(fmt::format("run {}: topk_ids and topk_weights are needed", request.id));
+    if (ids == nullptr || (weights == nullptr && !without_weights_)) {
+      fail(fmt::format(
+          "run {}: topk_ids and topk_weights are needed; weights may be left out where `check --laws` names "
+          "none of the laws that judge them",
+          request.id));
+    }
     if (ids->dtype == "I64") {
       outputs.topk_ids = unpack<std::int64_t>(*ids);
     } else if (ids->dtype == "I32") {
@@ -261,8 +265,12 @@ class ResultReader {
     } else {
       wrong_dtype(request, "topk_ids", *ids, "I32, I64");
     }
-    if (weights->dtype != "F32") wrong_dtype(request, "topk_weights", *weights, "F32");
-    outputs.topk_weights = unpack<float>(*weights);
+    if (weights == nullptr) {
+      outputs.topk_weights.assign(static_cast<std::size_t>(outputs.num_tokens * outputs.top_k), 0.0f);
+    } else {
+      if (weights->dtype != "F32") wrong_dtype(request, "topk_weights", *weights, "F32");
+      outputs.topk_weights = unpack<float>(*weights);
+    }
     if (const SafeTensor* logits =
             find(request, "router_logits", {outputs.num_tokens, oracle::gate_rows(case_.spec)})) {
       if (logits->dtype != "F32") wrong_dtype(request, "router_logits", *logits, "F32");
@@ -305,6 +313,7 @@ class ResultReader {
 
   std::filesystem::path path_;
   const properties::Case& case_;
+  bool without_weights_;
   SafeTensors content_;
   std::vector<RunRequest> plan_;
   std::vector<std::string> used_;
@@ -327,8 +336,8 @@ void write_result_file(const std::filesystem::path& path, const ResultFile& file
   write_safetensors(path, content);
 }
 
-ResultFile read_result_file(const std::filesystem::path& path, const properties::Case& c) {
-  return ResultReader(path, c).read();
+ResultFile read_result_file(const std::filesystem::path& path, const properties::Case& c, bool without_weights) {
+  return ResultReader(path, c, without_weights).read();
 }
 
 }  // namespace samebits::harness

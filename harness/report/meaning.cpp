@@ -42,7 +42,7 @@ std::string list(const std::vector<std::string>& names) {
 
 std::string tested(const Report& report) {
   std::string text = fmt::format("{} cases ({} rows)", grouped(report.cases), grouped(report.rows));
-  if (!report.spec.empty()) text += " of " + report.spec;
+  if (!report.spec.empty()) text += (report.spec.starts_with("of ") ? " " : " of ") + report.spec;
   if (!report.variant.empty()) text += ", variant " + report.variant;
   if (report.command == "fuzz") text += fmt::format(", seed {}", report.seed);
   return text;

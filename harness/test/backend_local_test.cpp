@@ -111,7 +111,8 @@ TEST(LocalRouter, AnOverrunOfTheWorkspaceIsDamage) {
   const RunResult result = run_once(*in_process("overrun_workspace"));
   EXPECT_FALSE(result.guards_intact);
   EXPECT_EQ(result.damage,
-            "workspace (16 bytes): 1 of 4096 guard bytes after it were overwritten, the first 3 bytes after");
+            "workspace, of a HostRouter x, logits, ids and weights of a row (16 bytes): 1 of 4096 guard bytes after it "
+            "were overwritten, the first 3 bytes after");
 }
 
 TEST(LocalRouter, AChangedInputIsDamage) {

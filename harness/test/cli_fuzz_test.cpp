@@ -102,6 +102,9 @@ TEST_F(Cli, AFaultIsNamedShrunkAndItsReproLineWorks) {
   const ChildResult explained = run({"explain", "--case", case_file, "--backend", "mutant:row_dependent_split"});
   EXPECT_EQ(explained.exit_code, 0);
   EXPECT_THAT(explained.out, HasSubstr("breaks batch_invariance"));
+  EXPECT_THAT(explained.out, HasSubstr("returned this row in 2 forms:"));
+  EXPECT_THAT(explained.out, HasSubstr("its logits are sums as tc256"));
+  EXPECT_THAT(explained.out, HasSubstr("the number of rows decides: no row count has two of these forms"));
 }
 
 TEST_F(Cli, GenRunCheckGiveTheVerdictsOfFuzz) {
@@ -191,12 +194,30 @@ TEST_F(Cli, ReplayJudgesTheStatedAnswer) {
   EXPECT_THAT(wrong.out, HasSubstr("FAILED known_answer"));
 }
 
+TEST_F(Cli, ACaseCanBeAskedOfAChangedSpec) {
+  const std::string file = std::string(SAMEBITS_SOURCE_DIR) + "/fixtures/cases/bias_held_in_bf16.yaml";
+  EXPECT_THAT(run({"explain", "--case", file}).out, HasSubstr("answer: ids 7, 6"));
+  const ChildResult explained = run({"explain", "--case", file, "--set", "selection.bias=bf16"});
+  EXPECT_THAT(explained.out, HasSubstr("changed: selection.bias=bf16"));
+  EXPECT_THAT(explained.out, HasSubstr("answer: ids 0, 1"));
+  // The router with the fault is right for the changed spec, where the answer of the file no longer counts.
+  EXPECT_EQ(run({"replay", "--case", file, "--backend", "mutant:bf16_bias"}).exit_code, 1);
+  EXPECT_EQ(run({"replay", "--case", file, "--backend", "mutant:bf16_bias", "--set", "selection.bias=bf16"}).exit_code,
+            0);
+  EXPECT_EQ(run({"replay", "--case", file, "--backend", "cpu", "--set", "selection.bias=none"}).exit_code, 0);
+  const ChildResult refused = run({"explain", "--case", file, "--set", "weights.per_expert_scale=true"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("needs the tensor per_expert_scale"));
+}
+
 TEST_F(Cli, WhatShowPrintsIsASpecAgain) {
   const ChildResult shown = run({"show", "--spec", "small.yaml", "--set", "shape.top_k=3"});
   EXPECT_EQ(shown.exit_code, 0) << shown.err;
   EXPECT_THAT(shown.out, HasSubstr("top_k: 3"));
+  EXPECT_THAT(shown.out, testing::StartsWith("# small.yaml, shape.top_k=3\n"));
   folder_.write("shown.yaml", shown.out);
-  EXPECT_EQ(run({"show", "--spec", "shown.yaml"}).out, shown.out);
+  const std::string again = run({"show", "--spec", "shown.yaml"}).out;
+  EXPECT_EQ(again.substr(again.find('\n')), shown.out.substr(shown.out.find('\n')));
 }
 
 TEST_F(Cli, ListsAreNotEmpty) {
