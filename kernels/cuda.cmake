@@ -10,7 +10,7 @@ set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 
 # Everything but the C ABI, whose names the CPU backend has as well; tests link both.
 file(GLOB SAMEBITS_CUDA_SOURCES CONFIGURE_DEPENDS
-     logits/*.cu logits/*.cpp select/*.cu select/*.cpp dispatch/*.cu dispatch/*.cpp cuda/*.cu cuda/*.cpp)
+     logits/*.cu logits/*.cpp select/*.cu select/*.cpp fused/*.cu dispatch/*.cu dispatch/*.cpp cuda/*.cu cuda/*.cpp)
 list(REMOVE_ITEM SAMEBITS_CUDA_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/cuda/abi.cpp
                                        ${CMAKE_CURRENT_SOURCE_DIR}/cuda/front_abi.cpp)
 add_library(samebits_cuda_kernels STATIC ${SAMEBITS_CUDA_SOURCES})

@@ -1,4 +1,4 @@
-// The forms of the logits, and which of them serves a call. All forms give the same bits.
+// The forms of a call, and which of them serves it. All forms give the same bits.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,8 @@
 
 namespace samebits::cuda {
 
-enum class Form { kPlain, kDecode, kPrefill };
+// Three forms of the logits, which the selection follows, and one launch for both.
+enum class Form { kPlain, kDecode, kPrefill, kFused };
 
 inline constexpr std::int64_t kDecodeRows = 256;  // the most rows of a call that the decode form serves
 

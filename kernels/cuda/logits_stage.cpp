@@ -13,7 +13,8 @@ constexpr std::uintptr_t kRowAlignment = 16;  // bytes
 
 Form choose_form(TensorCores tensor_cores, std::int64_t num_tokens) {
   if (tensor_cores != TensorCores::kUsed) return Form::kPlain;
-  if (const std::optional<Form> forced = forced_form()) return *forced;
+  const std::optional<Form> forced = forced_form();
+  if (forced && *forced != Form::kFused) return *forced;
   return num_tokens <= kDecodeRows ? Form::kDecode : Form::kPrefill;
 }
 
@@ -23,8 +24,8 @@ bool needs_copy(const RouterView& router, const samebits_tensor& hidden) {
          reinterpret_cast<std::uintptr_t>(hidden.data) % kRowAlignment != 0;
 }
 
-void launch_logits(const RouterView& router, const LogitsStage& stage, std::int64_t first, CallView& view,
-                   cudaStream_t stream) {
+void launch_input(const RouterView& router, const LogitsStage& stage, std::int64_t first, CallView& view,
+                  cudaStream_t stream) {
   const samebits_tensor& hidden = stage.hidden_states;
   const std::uint16_t* given = static_cast<const std::uint16_t*>(hidden.data) + first * hidden.row_stride;
   if (stage.copies_rows) {
@@ -36,6 +37,11 @@ void launch_logits(const RouterView& router, const LogitsStage& stage, std::int6
     view.input = given;
     view.input_stride = hidden.rows > 1 ? hidden.row_stride : router.hidden_size;
   }
+}
+
+void launch_logits(const RouterView& router, const LogitsStage& stage, std::int64_t first, CallView& view,
+                   cudaStream_t stream) {
+  launch_input(router, stage, first, view, stream);
   view.sums = stage.workspace.sums;
   view.num_sums = static_cast<std::int32_t>(num_sums(router, stage.form));
   switch (stage.form) {
@@ -45,6 +51,8 @@ void launch_logits(const RouterView& router, const LogitsStage& stage, std::int6
       return check(launch_logits_decode(router, view, stream), "launch_logits_decode");
     case Form::kPrefill:
       return check(launch_logits_prefill(router, view, stream), "launch_logits_prefill");
+    case Form::kFused:
+      return;  // has no logits of its own
   }
 }
 

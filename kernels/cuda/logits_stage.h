@@ -10,7 +10,7 @@
 
 namespace samebits::cuda {
 
-// Plain where the tensor cores are not used; else the forced form, or the one for this many rows.
+// A form of the logits: plain where the tensor cores are not used; else the forced form, or the one for this many rows.
 Form choose_form(TensorCores tensor_cores, std::int64_t num_tokens);
 
 // Whether the rows cannot be read where they are: the kernels read whole units of 16 bytes.
@@ -23,8 +23,13 @@ struct LogitsStage {
   Workspace workspace;
 };
 
-// Launches the product for the rows [first, first + view.num_tokens) of the call, and fills the input and the sums of
-// the view. Throws Error.
+// Where the product finds the rows from `first` on: fills call.input of the view, after a copy or a preparation of them
+// where that is needed. Throws Error.
+void launch_input(const RouterView& router, const LogitsStage& stage, std::int64_t first, CallView& view,
+                  cudaStream_t stream);
+
+// Launches the product for the rows [first, first + view.num_tokens) of the call in a form of the logits, and fills the
+// input and the sums of the view. Throws Error.
 void launch_logits(const RouterView& router, const LogitsStage& stage, std::int64_t first, CallView& view,
                    cudaStream_t stream);
 

@@ -15,6 +15,14 @@ __device__ __forceinline__ void wait_for_previous_kernel() {
 #endif
 }
 
+// The kernel after this one on the stream may start as soon as all blocks of this one have called this or ended. What
+// it does before its own wait_for_previous_kernel must not need this one.
+__device__ __forceinline__ void let_next_kernel_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
 // The current device has programmatic dependent launch (compute capability 9.0 and later), and the environment variable
 // SAMEBITS_CUDA_PDL is not "off" (read once; for tests that compare the two).
 bool may_overlap();

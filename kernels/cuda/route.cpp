@@ -6,12 +6,14 @@
 #include "kernels/common/abi_struct.h"
 #include "kernels/common/error.h"
 #include "kernels/common/gate_input.h"
+#include "kernels/cuda/force_form.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/limits.h"
 #include "kernels/cuda/logits_stage.h"
 #include "kernels/cuda/router.h"
 #include "kernels/cuda/slices.h"
 #include "kernels/cuda/workspace.h"
+#include "kernels/fused/fused.h"
 
 namespace samebits::cuda {
 namespace {
@@ -35,6 +37,13 @@ void check_workspace(const RouterView& router, std::int64_t num_tokens, const vo
                " rows need " + std::to_string(needed) + "; ask samebits_workspace_bytes");
 }
 
+// The fused form where it serves the call and no other one is forced.
+Form form_of_call(const Router& router, std::int64_t num_tokens) {
+  const Form form = choose_form(router.tensor_cores, num_tokens);
+  const bool free = !forced_form() || *forced_form() == Form::kFused;
+  return form == Form::kDecode && free && can_fuse(router.view, num_tokens) ? Form::kFused : form;
+}
+
 Call checked_call(const Router& router, Source source, const samebits_inputs* inputs_from,
                   const samebits_outputs* outputs_from, void* workspace) {
   const RouterView& view = router.view;
@@ -49,7 +58,7 @@ Call checked_call(const Router& router, Source source, const samebits_inputs* in
   check_workspace(view, num_tokens, workspace);
   check_device(router.device);
   if (source == Source::kHiddenStates) {
-    call.form = choose_form(router.tensor_cores, num_tokens);
+    call.form = form_of_call(router, num_tokens);
     call.copies_rows = has_prepared_input(view.spec) || needs_copy(view, call.inputs.hidden_states);
   }
   call.slices = slices_of(view, call.form, num_tokens);
@@ -95,17 +104,31 @@ CallView view_of_slice(const Call& call, std::int64_t first, std::int64_t rows) 
   return view;
 }
 
+BookkeepOutputs bookkeep_outputs(const samebits_outputs& out) {
+  return {out.block_size,       out.tokens_per_expert, out.expert_offsets, out.slot_of_position,
+          out.position_of_slot, out.sorted_token_ids,  out.expert_ids,     out.num_tokens_post_padded};
+}
+
 void launch_bookkeeping(const Call& call, cudaStream_t stream) {
-  const samebits_outputs& out = call.outputs;
   CallView view{};
   view.num_tokens = call.inputs.num_tokens;
   view.slot_ids = call.workspace.slot_ids;
-  const BookkeepOutputs outputs{out.block_size,       out.tokens_per_expert,     out.expert_offsets,
-                                out.slot_of_position, out.position_of_slot,      out.sorted_token_ids,
-                                out.expert_ids,       out.num_tokens_post_padded};
-  check(launch_bookkeep(call.router.view, view, outputs, call.workspace.bookkeep_scratch,
+  check(launch_bookkeep(call.router.view, view, bookkeep_outputs(call.outputs), call.workspace.bookkeep_scratch,
                         call.workspace.bookkeep_scratch_bytes, stream),
         "launch_bookkeep");
+}
+
+// The whole call in one launch, but for a copy or a preparation of the rows. Returns whether the bookkeeping is done.
+bool launch_all_at_once(const Call& call, cudaStream_t stream) {
+  const RouterView& router = call.router.view;
+  const std::int64_t num_tokens = call.inputs.num_tokens;
+  CallView view = view_of_slice(call, 0, num_tokens);
+  launch_input(router, {Form::kFused, call.inputs.hidden_states, call.copies_rows, call.workspace}, 0, view, stream);
+  const Handover handover{call.workspace.handover_state, call.workspace.handover_words, handover_patience()};
+  const bool bookkeeps = wants_bookkeeping(call.outputs) && can_bookkeep(router, num_tokens);
+  const BookkeepOutputs outputs = bookkeep_outputs(call.outputs);
+  check(launch_fused(router, view, handover, bookkeeps ? &outputs : nullptr, stream), "launch_fused");
+  return bookkeeps;
 }
 
 void write_kernel_name(const Call& call, samebits_outputs* outputs) {
@@ -130,7 +153,10 @@ void init_workspace(const Router& router, void* workspace, std::size_t bytes, cu
     fail_invalid("workspace_bytes: found " + std::to_string(bytes) + ", allowed " + std::to_string(needed) +
                  " or more; ask samebits_workspace_bytes");
   }
-  check(cudaMemsetAsync(header_of(workspace), 0, kWorkspaceHeaderBytes, stream), "cudaMemsetAsync of the workspace");
+  auto* header = static_cast<unsigned char*>(header_of(workspace));
+  check(cudaMemsetAsync(header, 0, kHandoverStateBytes, stream), "cudaMemsetAsync of the workspace");
+  check(cudaMemsetAsync(header + kHandoverStateBytes, 0xff, kHandoverWordBytes, stream),
+        "cudaMemsetAsync of the workspace");
   remember_workspace(workspace, bytes);
 }
 
@@ -143,7 +169,9 @@ void route(const Router& router, Source source, const samebits_inputs* inputs, s
                                   call.workspace.slice_valid_rows, stream),
           "launch_slice_valid_rows");
   }
-  for (std::int64_t first = 0; first < num_tokens; first += call.slices.rows) {
+  const bool fused = call.form == Form::kFused && num_tokens > 0;
+  const bool bookkeeping_done = fused && launch_all_at_once(call, stream);
+  for (std::int64_t first = 0; first < num_tokens && !fused; first += call.slices.rows) {
     CallView view = view_of_slice(call, first, std::min(call.slices.rows, num_tokens - first));
     if (call.form) {
       const LogitsStage stage{*call.form, call.inputs.hidden_states, call.copies_rows, call.workspace};
@@ -151,7 +179,7 @@ void route(const Router& router, Source source, const samebits_inputs* inputs, s
     }
     check(launch_select(router.view, view, stream), "launch_select");
   }
-  if (wants_bookkeeping(call.outputs)) launch_bookkeeping(call, stream);
+  if (wants_bookkeeping(call.outputs) && !bookkeeping_done) launch_bookkeeping(call, stream);
   write_kernel_name(call, outputs);
 }
 

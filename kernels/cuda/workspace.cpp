@@ -44,10 +44,14 @@ class Arena {
   std::size_t used_ = 0;
 };
 
-// What lasts for the whole call, for any form that needs up to num_slices slices. Without columns there are no slots.
+// What lasts for the whole call, for any form that needs up to num_slices slices. Without columns there are no slots
+// and no header.
 void take_call_regions(const RouterView& router, std::int64_t num_tokens, std::int64_t num_slices, Arena& arena,
                        Workspace& workspace) {
-  arena.take(kWorkspaceHeaderBytes);
+  if (router.columns > 0) {
+    workspace.handover_state = static_cast<HandoverState*>(arena.take(kHandoverStateBytes));
+    workspace.handover_words = static_cast<std::uint32_t*>(arena.take(kHandoverWordBytes));
+  }
   workspace.slice_valid_rows =
       static_cast<std::int32_t*>(arena.take(static_cast<std::size_t>(num_slices) * sizeof(std::int32_t)));
   if (router.columns == 0) return;
@@ -73,7 +77,7 @@ std::map<const void*, std::size_t> g_bytes;
 }  // namespace
 
 std::int64_t num_sums(const RouterView& router, Form form) {
-  return form == Form::kDecode ? router.num_chunks : 1;
+  return form == Form::kDecode ? router.num_chunks : form == Form::kFused ? 0 : 1;
 }
 
 Slices slices_of(const RouterView& router, std::optional<Form> form, std::int64_t num_tokens) {

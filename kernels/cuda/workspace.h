@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/form.h"
 #include "kernels/cuda/view.h"
+#include "kernels/fused/handover.h"
 
 namespace samebits::cuda {
 
@@ -21,6 +22,8 @@ Slices slices_of(const RouterView& router, std::optional<Form> form, std::int64_
 std::int64_t num_sums(const RouterView& router, Form form);
 
 struct Workspace {
+  HandoverState* handover_state;
+  std::uint32_t* handover_words;
   std::int32_t* slice_valid_rows;  // [slices]
   std::int32_t* slot_ids;          // [T, K]
   void* bookkeep_scratch;
@@ -29,7 +32,11 @@ struct Workspace {
   std::uint16_t* prepared;  // [slice rows][Hp]
 };
 
-inline constexpr std::size_t kWorkspaceHeaderBytes = 256;
+// The header: what launches leave for the next one, the same for all routers. The state of the hand-over, then its
+// words.
+inline constexpr std::size_t kHandoverStateBytes = 256;
+inline constexpr std::size_t kHandoverWordBytes = 2 * kWordsOfSide * sizeof(std::uint32_t);
+inline constexpr std::size_t kWorkspaceHeaderBytes = kHandoverStateBytes + kHandoverWordBytes;
 
 // Bytes of calls with up to max_tokens rows, whatever their form and alignment; grows with max_tokens.
 std::size_t layout_bytes(const RouterView& router, std::int64_t max_tokens);

@@ -164,6 +164,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerMultiprocessor
   __shared__ std::uint64_t filled[Tile::kStages], drained[Tile::kStages];
   const Ring<Tile> ring{(shared_address(dynamic_shared) + kSwizzleBytes - 1) / kSwizzleBytes * kSwizzleBytes,
                         shared_address(filled), shared_address(drained)};
+  let_next_kernel_start();
   if (threadIdx.x == 0) {
     for (int i = 0; i < Tile::kStages; ++i) {
       init_barrier(ring.filled_barrier(i), 1);

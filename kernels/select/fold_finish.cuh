@@ -15,8 +15,19 @@ using SumOffset = std::int64_t;
 
 // Parts are added left to right; `stride` lies between two of them.
 __device__ inline float fold_sums(const float* sums, int num_sums, int stride) {
+  constexpr int kLoads = 16;  // in flight at once
   float sum = canonical(sums[0]);
-  for (int p = 1; p < num_sums; ++p) sum = fadd(sum, sums[static_cast<std::int64_t>(p) * stride]);
+  for (int first = 1; first < num_sums; first += kLoads) {
+    float some[kLoads];
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      some[i] = first + i < num_sums ? sums[static_cast<std::int64_t>(first + i) * stride] : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      if (first + i < num_sums) sum = fadd(sum, some[i]);
+    }
+  }
   return sum;
 }
 
@@ -30,21 +41,22 @@ __device__ inline float finish_logit(const RouterView& router, int expert, float
   return x;
 }
 
-// logits[0 .. G), also to the caller where wanted.
+// To logits, and to the caller where wanted.
+__device__ inline void write_logit(const CallView& call, std::int64_t row, int expert, float x, float* logits) {
+  logits[expert] = x;
+  if (call.router_logits != nullptr) call.router_logits[row * call.router_logits_stride + expert] = x;
+}
+
+// logits[0 .. G), each thread every block.size-th.
 __device__ inline void load_logits(Block block, const RouterView& router, const CallView& call, std::int64_t row,
                                    float* logits) {
   const float* sums = call.sums + static_cast<SumOffset>(row * call.num_sums * router.padded_gate_rows);
-  int stride = router.padded_gate_rows;
-#ifdef SAMEBITS_MUTANT_ROW_DEPENDENT_DISPATCH
-  if (call.num_tokens <= 16) sums += std::int64_t{call.num_sums - 1} * stride, stride = -stride;
-#endif
+  const int stride = router.padded_gate_rows;
   const float* given = call.given_logits + row * call.given_logits_stride;
-  float* wanted = call.router_logits + row * call.router_logits_stride;
   for (int e = block.rank(); e < router.gate_rows; e += block.size) {
     const float x = call.given_logits != nullptr ? canonical(given[e])
                                                  : finish_logit(router, e, fold_sums(sums + e, call.num_sums, stride));
-    logits[e] = x;
-    if (call.router_logits != nullptr) wanted[e] = x;
+    write_logit(call, row, e, x, logits);
   }
 }
 

@@ -6,11 +6,11 @@
 
 namespace samebits::cuda {
 
-// values[0 .. k) of ids. Overwrites ranks and scores, whose use is over or none. By the whole block.
+// values[0 .. k) of ids. Overwrites keys and scores, whose use is over or none. By the whole block.
 __device__ inline void sparsemixer_scores(Block block, const RouterView& router, const RowMemory& memory) {
   const samebits_router_spec& spec = router.spec;
   const float limit = fmul(2.0f, spec.sparsemixer_jitter_eps);
-  float* pass = reinterpret_cast<float*>(memory.ranks);
+  float* pass = reinterpret_cast<float*>(memory.keys);
   for (int c = 0; c < router.top_k; ++c) {
     const int chosen = memory.ids[c];
     const float top = memory.logits[chosen];

@@ -4,24 +4,37 @@
 #include <cstdint>
 
 #include "kernels/cuda/bf16.cuh"
+#include "kernels/plan/plan.h"
 
 namespace samebits::cuda {
 
 inline constexpr int kWarpSize = 32;
-inline constexpr int kSelectWarps = 8;  // of the block that routes one row
-inline constexpr int kSelectThreads = kSelectWarps * kWarpSize;
+inline constexpr int kMaxSelectThreads = 512;  // of the block that routes one row
 
-// The two kinds of teams: both have rank(), size and sync(), which also orders accesses to shared memory.
+// A thread an expert, in whole warps, as far as that goes.
+SAMEBITS_HOST_DEVICE constexpr int select_threads(int gate_rows) {
+  const int threads = static_cast<int>(round_up(gate_rows, kWarpSize));
+  return threads < kMaxSelectThreads ? threads : kMaxSelectThreads;
+}
+
+// The two kinds of teams: both have rank(), size, warp(), num_warps() and sync(), which also orders accesses to shared
+// memory; sync_all(x) is a sync that returns whether x is true for all threads.
 struct Warp {
   static constexpr int size = kWarpSize;
   __device__ int rank() const { return static_cast<int>(threadIdx.x) % kWarpSize; }
+  __device__ int warp() const { return 0; }
+  __device__ int num_warps() const { return 1; }
   __device__ void sync() const { __syncwarp(); }
+  __device__ bool sync_all(bool x) const { return __all_sync(0xffffffffu, x ? 1 : 0) != 0; }
 };
 struct Block {
-  static constexpr int size = kSelectThreads;
+  int size;
+  __device__ Block() : size(static_cast<int>(blockDim.x)) {}
   __device__ int rank() const { return static_cast<int>(threadIdx.x); }
   __device__ int warp() const { return static_cast<int>(threadIdx.x) / kWarpSize; }
+  __device__ int num_warps() const { return size / kWarpSize; }
   __device__ void sync() const { __syncthreads(); }
+  __device__ bool sync_all(bool x) const { return __syncthreads_and(x ? 1 : 0) != 0; }
 };
 
 inline constexpr unsigned kAllLanes = 0xffffffffu;

@@ -44,6 +44,11 @@ CallOptions options_for(const samebits_router_spec& spec, std::int64_t num_token
   return options;
 }
 
+// The form that serves this many rows where none is forced.
+std::string form_of_rows(std::int64_t num_tokens) {
+  return num_tokens <= 16 ? "fused" : num_tokens <= 256 ? "decode" : "prefill";
+}
+
 std::string name_of_rows(std::int64_t num_tokens) {
   return "T = " + std::to_string(num_tokens);
 }
@@ -56,7 +61,7 @@ TEST_F(RouteTest, EveryRowCountGivesTheCpusBits) {
   for (const std::int64_t t : {0, 1, 2, 7, 8, 9, 16, 17, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300, 1000}) {
     const std::vector<std::uint16_t> hidden = normal_bf16(4, t * 512);
     const Routed found = route(router, hidden, all_outputs());
-    EXPECT_EQ(found.kernel_name, t <= 256 ? "cuda/tc256/decode" : "cuda/tc256/prefill");
+    EXPECT_EQ(found.kernel_name, "cuda/tc256/" + form_of_rows(t));
     expect_same(found, cpu_router.route(hidden, all_outputs()), name_of_rows(t));
   }
 }
@@ -153,7 +158,7 @@ TEST_F(RouteTest, StridesAlignmentAndDtypesChangeNoBit) {
         ASSERT_EQ(call.launch(), SAMEBITS_OK) << router.error();
         const bool aligned = offset % 8 == 0 && (gap % 8 == 0 || t == 1);
         const std::string name = call.read().kernel_name;
-        EXPECT_EQ(name, std::string("cuda/tc256/") + (t <= 256 ? "decode" : "prefill") + (aligned ? "" : "+copy"));
+        EXPECT_EQ(name, "cuda/tc256/" + form_of_rows(t) + (aligned ? "" : "+copy"));
         const auto found_ids = ids.read();
         const auto found_weights = weights.read();
         const auto found_logits = logits.read();
@@ -201,10 +206,10 @@ TEST_F(RouteTest, FormsGiveTheSameBits) {
   Router router;
   make_router(&spec, &abi, router);
   const DeviceRouter shapes(spec, abi);  // of the buffers
-  for (const std::int64_t t : {1, 100, 700}) {
+  for (const std::int64_t t : {1, 9, 100, 700}) {
     const std::vector<std::uint16_t> hidden = normal_bf16(2, t * kHidden);
     const Routed right = TestRouter(spec, constants).route(hidden, all_outputs());
-    for (const Form form : {Form::kPlain, Form::kDecode, Form::kPrefill}) {
+    for (const Form form : {Form::kPlain, Form::kDecode, Form::kPrefill, Form::kFused}) {
       DeviceCall call(shapes, hidden, all_outputs());
       DeviceArray<unsigned char> workspace(workspace_bytes(router, t));
       workspace.fill_bytes(0xff);
@@ -213,9 +218,39 @@ TEST_F(RouteTest, FormsGiveTheSameBits) {
       cuda::route(router, Source::kHiddenStates, &call.inputs(), &call.outputs(), workspace.data(), nullptr);
       force_form(std::nullopt);
       const Routed found = call.read();
-      EXPECT_EQ(found.kernel_name, std::string("cuda/tc256/") + form_name(form));
+      const std::string name = form == Form::kFused ? form_of_rows(t) : form_name(form);
+      EXPECT_EQ(found.kernel_name, "cuda/tc256/" + name);
       expect_same(found, right, name_of_rows(t));
     }
+  }
+}
+
+// Calls of other rows and other numbers of rows on one workspace. Where the selecting blocks do not wait, words come
+// after their launch had a use for them, and must not be taken for those of the next one.
+TEST_F(RouteTest, FusedCallsFollowOneAnotherWithAndWithoutWaiting) {
+  constexpr std::int64_t kHidden = 1040, kExperts = 72, kTopK = 8, kCalls = 60;
+  const samebits_router_spec spec = sigmoid_bias_spec(kHidden, kExperts, kTopK);
+  const Constants constants = random_constants(spec, 1);
+  const samebits_constants abi = abi_constants(spec, constants);
+  Router router;
+  make_router(&spec, &abi, router);
+  const DeviceRouter shapes(spec, abi);  // of the buffers
+  const TestRouter cpu_router(spec, constants);
+  DeviceArray<unsigned char> workspace(workspace_bytes(router, 16));
+  workspace.fill_bytes(0x5a);
+  init_workspace(router, workspace.data(), workspace.size(), nullptr);
+  for (std::int64_t i = 0; i < kCalls; ++i) {
+    const std::int64_t t = 1 + i * 7 % 16;
+    CallOptions options = all_outputs();
+    if (i % 5 == 4) options.num_valid_rows = static_cast<std::int32_t>(t / 2);
+    const std::vector<std::uint16_t> hidden = normal_bf16(static_cast<std::uint64_t>(i), t * kHidden);
+    DeviceCall call(shapes, hidden, options);
+    force_no_waiting(i / 2 % 2 == 1);
+    cuda::route(router, Source::kHiddenStates, &call.inputs(), &call.outputs(), workspace.data(), nullptr);
+    force_no_waiting(false);
+    const Routed found = call.read();
+    EXPECT_EQ(found.kernel_name, "cuda/tc256/fused");
+    expect_same(found, cpu_router.route(hidden, options), "call " + std::to_string(i));
   }
 }
 
