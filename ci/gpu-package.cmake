@@ -9,3 +9,4 @@ install(RUNTIME_DEPENDENCY_SET samebits_gpu
         PRE_EXCLUDE_REGEXES "^lib(c|m|dl|rt|pthread|stdc\\+\\+|gcc_s)\\.so" "^ld-linux"
         LIBRARY DESTINATION lib COMPONENT gpu EXCLUDE_FROM_ALL)
 install(PROGRAMS ci/gpu ci/gpu-bench ci/gpu-bench-torch.py ci/gpu-mutants ci/gpu-torch.py DESTINATION . COMPONENT gpu EXCLUDE_FROM_ALL)
+install(DIRECTORY fixtures/cases DESTINATION . COMPONENT gpu EXCLUDE_FROM_ALL)
