@@ -102,22 +102,31 @@ Tensors tensors_from_yaml(const YamlValue& value, const fs::path& folder, std::m
   return tensors;
 }
 
+// The block size in which the padded form of the bookkeeping is asked for.
+std::int32_t block_size(const properties::Case& c) {
+  properties::Claims claims;
+  claims.returns_bookkeeping = true;
+  return properties::plan_runs(c, claims).front().block_size;
+}
+
 // The sizes of a case with data, for a program that reads its safetensors file alone.
-std::map<std::string, std::string> size_metadata(const properties::CaseDescription& d) {
+std::map<std::string, std::string> size_metadata(const properties::Case& c) {
+  const properties::CaseDescription& d = c.description;
   return {{"num_tokens", std::to_string(d.num_tokens)},
           {"num_experts", std::to_string(d.num_experts)},
           {"top_k", std::to_string(d.top_k)},
           {"zero_experts", std::to_string(d.zero_experts)},
           {"shared_in_gate", std::to_string(d.shared_in_gate)},
           {"vocab_size", std::to_string(d.vocab_size)},
-          {"num_valid_rows", std::to_string(d.data->valid_rows())}};
+          {"num_valid_rows", std::to_string(d.data->valid_rows())},
+          {"block_size", std::to_string(block_size(c))}};
 }
 
 // Such a program would route another case than the one that is judged.
 void check_size_metadata(const YamlValue& value, const std::map<std::string, SafeTensors>& files,
-                         const properties::CaseDescription& d) {
+                         const properties::Case& c) {
   for (const auto& [file_name, content] : files) {
-    for (const auto& [name, size] : size_metadata(d)) {
+    for (const auto& [name, size] : size_metadata(c)) {
       const auto found = content.metadata.find(name);
       if (found == content.metadata.end() || found->second == size) continue;
       value.fail(fmt::format("{}: metadata {}: found \"{}\"; allowed: \"{}\", as in this file and its tensors",
@@ -236,7 +245,7 @@ CaseFile parse_case(const std::string& text, const fs::path& path) {
   }
   if (file.c.description.data) {
     check_tensors(root.at("tensors"), tensors, file.c);
-    check_size_metadata(root.at("tensors"), files, file.c.description);
+    check_size_metadata(root.at("tensors"), files, file.c);
   }
   if (root.has("expected")) {
     file.expected = expected_from_yaml(
@@ -295,12 +304,7 @@ void write_case_file(const fs::path& path, const CaseFile& file, bool with_data)
   const fs::path large_path = fs::path(path).replace_extension(".safetensors");
   SafeTensors large;
   const std::string text = case_yaml(copy, large_path.filename().string(), large, with_data);
-  if (with_data) {
-    large.metadata = size_metadata(description);  // a program need not read YAML
-    properties::Claims claims;
-    claims.returns_bookkeeping = true;
-    large.metadata["block_size"] = std::to_string(properties::plan_runs(copy.c, claims).front().block_size);
-  }
+  if (with_data) large.metadata = size_metadata(copy.c);  // a program need not read YAML
   // The description last: where it is seen, its data are there.
   if (!large.tensors.empty()) write_safetensors(large_path, large);
   write_file(path, text);

@@ -108,7 +108,7 @@ TEST_F(Stages, ARefusalNamesTheFieldOfTheSpec) {
   const ChildResult result = run({"fuzz", "--spec", "mixtral-8x7b", "--plugin",
                                   fixture::plugin("sigmoid_example").string(), "--cases", "2", "--no-known-cases"});
   EXPECT_EQ(result.exit_code, 4) << result.out << result.err;
-  EXPECT_THAT(result.out, HasSubstr("score_func (score.func in a spec): found softmax (1)"));
+  EXPECT_THAT(result.out, HasSubstr("logits_dtype (gate.logits_dtype in a spec): found bf16 (2)"));
 }
 
 }  // namespace

@@ -360,7 +360,7 @@ TEST(CaseFile, SizesInTheMetadataMayNotContradictTheCase) {
   file.c = generated(3);
   write_case_file(folder / "case.yaml", file, /*with_data=*/true);
   const SafeTensors written = read_safetensors(folder / "case.safetensors");
-  EXPECT_EQ(written.metadata.size(), 7u);
+  EXPECT_EQ(written.metadata.size(), 8u);
   for (const auto& [name, size] : written.metadata) {
     for (const std::string& other : {size + "0", std::string("-1"), std::string()}) {
       SafeTensors content = written;

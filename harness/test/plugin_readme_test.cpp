@@ -109,7 +109,7 @@ TEST_F(PluginReadme, TheExampleWithTiesToTheHigherIdIsCaught) {
 
 TEST_F(PluginReadme, ASpecThatTheExampleDoesNotDoIsRefusedByName) {
   const Outcome outcome = fuzz(build(example()), "deepseek-v3");
-  EXPECT_THAT(outcome.output, HasSubstr("n_group: found 8, this router has 1"));
+  EXPECT_THAT(outcome.output, HasSubstr("n_group (selection.n_group in a spec): found 8, this router has 1"));
   EXPECT_NE(outcome.exit_code, 0);
 }
 

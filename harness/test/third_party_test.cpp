@@ -39,12 +39,14 @@ class ThirdParty : public SmallSpec {
     run({"fuzz", "--spec", "small.yaml", "--plugin", plugin(claim), "--cases", "40", "--json", "r.json", "--no-shrink",
          "--no-known-cases", "--progress", "none"});
     std::set<std::string> laws;
-    for (const json& failure : report()["failures"]) laws.insert(failure["law"]);
+    const json root = report();
+    for (const json& failure : root["failures"]) laws.insert(failure["law"]);
     return laws;
   }
   // Of a claim: "verified", "refuted", "not_verified".
   std::string state(const std::string& claim) const {
-    for (const json& judged : report()["claims_judged"]) {
+    const json root = report();
+    for (const json& judged : root["claims_judged"]) {
       if (judged["claim"] == claim) return judged["state"];
     }
     return "not claimed";
@@ -98,7 +100,8 @@ TEST_F(ThirdParty, ClaimsThatWereNotExercisedAreNotVerified) {
            "--laws", "termination,buffers", "--no-known-cases", "--progress", "none"});
   EXPECT_EQ(result.exit_code, 0) << result.out;
   EXPECT_THAT(result.out, HasSubstr("not verified:  arithmetic fp32-any-order (precision was not judged)"));
-  for (const json& judged : report()["claims_judged"]) EXPECT_EQ(judged["state"], "not_verified") << judged;
+  const json root = report();
+  for (const json& judged : root["claims_judged"]) EXPECT_EQ(judged["state"], "not_verified") << judged;
   // From given logits alone the arithmetic of the gate is not met.
   const ChildResult given = run({"fuzz", "--spec", "small.yaml", "--backend", "cpu", "--cases", "60", "--stage",
                                  "from_logits", "--json", "r.json", "--no-known-cases", "--progress", "none"});
