@@ -20,7 +20,7 @@ struct LeanMemory {
   float* scores;      // [E]
   float* bias;        // [E]
 };
-SAMEBITS_HOST_DEVICE inline int lean_bytes(int num_experts) {
+SAMEBITS_HOST_DEVICE constexpr int lean_bytes(int num_experts) {
   constexpr int kRanks = kSurvivorRoom + kFewBest + kLeanGroups;
   return kRanks * static_cast<int>(sizeof(Rank)) + 3 * static_cast<int>(round_up(num_experts, 4) * sizeof(float));
 }

@@ -10,7 +10,8 @@
 namespace samebits::cuda {
 namespace {
 
-constexpr int kRowsOfBlock = 4;               // where a warp has a row
+constexpr int kRowsOfBlock = 4;  // where a warp has a row
+static_assert(kRowsOfBlock * lean_bytes(kLeanExperts) <= 48 << 10, "more than a kernel may have without asking");
 constexpr std::int64_t kMostBlockRows = 256;  // rows of a call of which each gets a block
 constexpr std::int64_t kMaxBlocks = std::int64_t{1} << 20;
 

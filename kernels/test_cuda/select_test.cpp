@@ -106,6 +106,19 @@ TEST_F(Select, EverySizeAndK) {
   }
 }
 
+// Around the most experts of the kernels for routers without rare features, by a block and by a warp a row.
+TEST_F(Select, SizesAtWhichTheKernelChanges) {
+  for (const std::int32_t num_experts : {927, 928, 929, 1024}) {
+    for (const std::int64_t num_rows : {256, 257}) {
+      const samebits_router_spec spec = cpu::test::sigmoid_bias_spec(0, num_experts, 16);
+      const auto seed = static_cast<std::uint64_t>(num_experts);
+      const std::vector<float> logits = draw_logits(spec, seed, num_rows);
+      ASSERT_TRUE(expect_cpu_bits(spec, seed, logits, draw_options(spec, 0, num_rows)))
+          << num_experts << " " << num_rows;
+    }
+  }
+}
+
 // The largest sizes that are accepted, groups of one expert included: more shared memory than a block gets unasked.
 TEST_F(Select, LargestSizes) {
   samebits_router_spec grouped = cpu::test::sigmoid_bias_spec(0, 2304, 64);
