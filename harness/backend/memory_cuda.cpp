@@ -111,7 +111,8 @@ class CudaMemory final : public Memory {
   void release(void* address) noexcept override { static_cast<void>(cudaFree(address)); }
   void copy_in(void* to, const void* from_host, std::size_t bytes) override {
     check(cudaMemcpy(to, from_host, bytes, cudaMemcpyHostToDevice), "cudaMemcpy to the device");
-    // From pageable memory it may return before the bytes have arrived, and the stream of the calls does not wait for it.
+    // From pageable memory it may return before the bytes have arrived, and the stream of the calls does not wait for
+    // it.
     check(cudaStreamSynchronize(nullptr), "cudaMemcpy to the device");
   }
   void copy_out(void* to_host, const void* from, std::size_t bytes) override {

@@ -37,7 +37,8 @@ class DeviceArray {
   void fill_bytes(int byte) { check(cudaMemset(data_, byte, size_ * sizeof(T)), "cudaMemset"); }
   void write(std::size_t first, const std::vector<T>& values) {
     check(cudaMemcpy(data_ + first, values.data(), values.size() * sizeof(T), cudaMemcpyDefault), "copy to the device");
-    // From pageable memory it may return before the values have arrived, and a non-blocking stream does not wait for it.
+    // From pageable memory it may return before the values have arrived, and a non-blocking stream does not wait for
+    // it.
     check(cudaStreamSynchronize(nullptr), "copy to the device");
   }
   std::vector<T> read(std::size_t first, std::size_t n) const {
