@@ -65,6 +65,7 @@ __device__ inline void take_few_best(const OrderedKey* keys, int n, int k, Rank*
       keys, n, [bound](OrderedKey key) { return key >= bound; }, 0, survivors);
   if (count > kMaxSurvivors) {
     // Many keys are equal to the bound, of which those of the lowest ids are enough, or a lane has many of the best.
+    __syncwarp();  // other lanes write these places again
     count = append_survivors(
         keys, n, [bound](OrderedKey key) { return key > bound; }, 0, survivors);
     if (count > kMaxSurvivors) {
