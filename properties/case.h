@@ -54,7 +54,10 @@ enum class LogitsFamily {
   kSparse,      // offset, for one in 16 offset + spread * {0.75, 0.8, 1}: the best expert can be alone in its group
   kSaturated,   // values at which scores round to 1, lose their bits, underflow or overflow
   kSignedZero,  // +0 and -0
+  kScoreZones,  // row r is uniform in zone r mod 8: logits whose scores, or sums of scores, are 0, subnormal, about
+                // 1e-20, or where a formula for the score loses bits; logits_offset and logits_spread play no part
 };
+inline constexpr std::int64_t kNumScoreZones = 8;
 
 // Input scale vector, per-expert scale and global scale.
 enum class ScaleFamily {

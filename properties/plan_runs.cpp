@@ -17,6 +17,11 @@ constexpr std::int64_t kMaxPrefix = 128;
 // few, as experts: square matrices, in which rows and columns can be mistaken for each other.
 constexpr std::int64_t kTiledRows[] = {17, 65}, kFewExperts = 65;
 
+// Enough for a count of valid rows below, at and between both ends.
+constexpr std::int64_t kCountedRows = 3;
+// More slots of one expert than 8 bits count.
+constexpr std::int64_t kCrowd = 300;
+
 // Sattolo's algorithm: one cycle over all rows, so no row keeps its place.
 std::vector<std::int64_t> derangement(std::int64_t count, Choices& choices) {
   std::vector<std::int64_t> rows = first_rows(count);
@@ -36,6 +41,26 @@ std::vector<RowReplacement> loud(std::size_t count, std::int64_t valid, bool kee
     if (padding || (r % 2 == 0) != keep_even) replace[r] = kKinds[kind++ % 3];
   }
   return replace;
+}
+
+// The first rows with every kind of num_valid_rows: none of them (twice, with another poison), one, all but one, all,
+// and on both sides of 0 .. T. `valid`: rows of main before the padding; where there is none, only such counts.
+void plan_counts(const Claims& claims, std::int64_t valid, std::vector<RunRequest>& plan) {
+  RunRequest run = plan.front();
+  std::int64_t count = valid > 0 ? valid : static_cast<std::int64_t>(run.rows.size());
+  count = std::min(count, claims.max_tokens > 0 ? std::min(claims.max_tokens, kCountedRows) : kCountedRows);
+  if (count == 0) return;
+  run.rows = first_rows(count);
+  for (const std::int64_t n : std::set<std::int64_t>{-3, 0, 1, count - 1, count, count + 5}) {
+    if (valid == 0 && n > 0) continue;
+    run.id = "count/" + std::to_string(n);
+    run.num_valid_rows = static_cast<std::int32_t>(n);
+    plan.push_back(run);
+    if (n != 0) continue;
+    plan.push_back(run);
+    plan.back().id = "count/0_again";
+    plan.back().poison = kPoisonB;
+  }
 }
 
 }  // namespace
@@ -71,7 +96,10 @@ std::vector<RunRequest> plan_runs(const Case& c, const Claims& claims) {
   repeat.id = "repeat";
   repeat.poison = kPoisonB;
   plan.push_back(std::move(repeat));
-  add("empty", {}).want_bookkeeping = claims.returns_bookkeeping;
+  RunRequest& empty = add("empty", {});
+  empty.want_bookkeeping = claims.returns_bookkeeping;
+  empty.block_size = plan.front().block_size;
+  plan_counts(claims, valid, plan);
   if (valid == 0) return plan;
 
   const bool keep_even = choices.below(2) == 0;
@@ -123,6 +151,11 @@ std::vector<RunRequest> plan_runs(const Case& c, const Claims& claims) {
     run.num_valid_rows = loud_valid;
     run.replace = loud(run.rows.size(), loud_valid ? std::clamp<std::int64_t>(*loud_valid, 0, count) : count,
                        keep_even || count == 1);
+  }
+  if (num_tokens == 1 && claims.returns_bookkeeping && (claims.max_tokens == 0 || claims.max_tokens >= kCrowd)) {
+    RunRequest& crowd = add("crowd", std::vector<std::int64_t>(static_cast<std::size_t>(kCrowd), 0));
+    crowd.want_bookkeeping = true;
+    crowd.block_size = plan.front().block_size;
   }
   plan_special_runs(c, claims, valid, plan);
   return plan;

@@ -1,4 +1,5 @@
-// The runs of the laws layout, history, ordering, total_dispatch and metamorphic. They have few rows, and the derived
+// The runs of the laws layout, history, ordering, total_dispatch and metamorphic, and one that wants ids and weights
+// alone. They have few rows, and the derived
 // routers and wrong calls of a case are some of those that there are, chosen by its key; the directed cases together
 // meet all.
 #include <algorithm>
@@ -32,6 +33,7 @@ class SpecialRuns {
 
   void add_all() {
     if (claims_.determinism != Determinism::kNone) {
+      add_bare();
       if (invariant_) add_layouts();
       add_histories();
       if (claims_.device_memory) add_late_inputs();
@@ -55,6 +57,16 @@ class SpecialRuns {
     return run;
   }
 
+  // Another kernel may run where nobody wants the logits.
+  void add_bare() {
+    if (!main_.want_logits || (!invariant_ && tokens() > kMostSharedRows)) return;
+    RunRequest bare = few_rows("bare");
+    bare.want_logits = false;
+    bare.want_bookkeeping = false;
+    bare.block_size = 0;
+    plan_.push_back(std::move(bare));
+  }
+
   void add_layouts() {
     constexpr std::int32_t kAligned[] = {8, 64}, kUnaligned[] = {1, 3, 7};
     const bool first = choices_.below(2) == 0;  // has int64 ids, the other one bf16 weights; or the other way round
@@ -63,6 +75,11 @@ class SpecialRuns {
     plan_.push_back(std::move(gaps));
     RunRequest shifted = few_rows("layout/shifted");
     shifted.layout = {kUnaligned[choices_.below(3)], 1, true, !first, first};
+    const auto count = static_cast<std::int64_t>(shifted.rows.size());
+    if (!shifted.num_valid_rows && (claims_.max_tokens == 0 || count < claims_.max_tokens)) {  // padding in these types
+      shifted.num_valid_rows = static_cast<std::int32_t>(count);
+      shifted.rows.push_back(0);
+    }
     plan_.push_back(std::move(shifted));
   }
 

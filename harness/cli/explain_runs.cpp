@@ -52,7 +52,11 @@ std::vector<Form> forms_of(const ExplainedRow& row, std::int64_t case_row, const
       const bool replaced = !request.replace.empty() && request.replace[r] != properties::RowReplacement::kKeep;
       if (request.rows[r] != case_row || replaced) continue;
       Form found = form_of(run, r, row.logits.size());
-      auto same = std::find_if(forms.begin(), forms.end(), [&](const Form& form) { return form.bits == found.bits; });
+      // A run without logits is of the first form that has its ids and weights.
+      auto same = std::find_if(forms.begin(), forms.end(), [&](const Form& form) {
+        const auto count = static_cast<std::ptrdiff_t>(std::min(form.bits.size(), found.bits.size()));
+        return std::equal(form.bits.begin(), form.bits.begin() + count, found.bits.begin());
+      });
       if (same == forms.end()) same = forms.insert(forms.end(), std::move(found));
       const auto rows = static_cast<std::int64_t>(request.rows.size());
       const std::string place = fmt::format("{}, row {} of {}", request.id, r, rows);

@@ -73,6 +73,7 @@ constexpr Word<LogitsFamily> kLogitsFamilies[] = {
     {LogitsFamily::kSparse, "sparse"},
     {LogitsFamily::kSaturated, "saturated"},
     {LogitsFamily::kSignedZero, "signed_zero"},
+    {LogitsFamily::kScoreZones, "score_zones"},
 };
 constexpr Word<ScaleFamily> kScaleFamilies[] = {
     {ScaleFamily::kUnit, "unit"},

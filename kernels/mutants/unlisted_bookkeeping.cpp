@@ -90,6 +90,14 @@ void slots_column_by_column(const RouterConstants& constants, const std::int32_t
   }
 }
 
+void counts_in_8_bits(const RouterConstants& constants, const std::int32_t* ids, std::int64_t num_tokens,
+                      std::int32_t* scratch, samebits_outputs& outputs) {
+  cpu::bookkeep_tc256(constants, ids, num_tokens, scratch, outputs);
+  for (std::int64_t e = 0; outputs.tokens_per_expert != nullptr && e < gate_rows(constants.spec); ++e) {
+    outputs.tokens_per_expert[e] &= 255;
+  }
+}
+
 }  // namespace
 
 std::vector<Mutant> unlisted_bookkeeping_mutants() {
@@ -131,6 +139,13 @@ std::vector<Mutant> unlisted_bookkeeping_mutants() {
        "",
        {"glm-5.3-flash"},
        bookkeep(position_of_padding_is_zero)},
+      {"U97",
+       "counts_in_8_bits",
+       "the count of an expert wraps around at 256",
+       "bookkeeping",
+       "four counters packed in a word",
+       {"mixtral-8x7b"},
+       bookkeep(counts_in_8_bits)},
       {"U98",
        "shared_experts_not_counted",
        "shared experts in the gate have a count of 0",

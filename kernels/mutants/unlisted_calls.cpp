@@ -1,5 +1,6 @@
 // A call whose counts, token ids, classes or hidden states are read wrongly.
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -104,11 +105,55 @@ constexpr auto first_inputs_replayed = [](CallArguments& call, auto next) {
   return with_hidden_states(call, edit, next);
 };
 
+constexpr auto negative_count_is_all = [](CallArguments& call, auto next) {
+  const bool negative = call.inputs.num_valid_rows != nullptr && *call.inputs.num_valid_rows < 0;
+  return negative ? with_count(call, call.inputs.num_tokens, next) : next();
+};
+
+constexpr auto count_above_rows_is_none = [](CallArguments& call, auto next) {
+  const bool above = call.inputs.num_valid_rows != nullptr && *call.inputs.num_valid_rows > call.inputs.num_tokens;
+  return above ? with_count(call, 0, next) : next();
+};
+
+constexpr auto zero_count_returns_at_once = [](CallArguments& call, auto next) {
+  const bool none = call.inputs.num_valid_rows != nullptr && *call.inputs.num_valid_rows == 0;
+  return none ? samebits_status{SAMEBITS_OK} : next();
+};
+
+constexpr auto empty_call_returns_at_once = [](CallArguments& call, auto next) {
+  return call.inputs.num_tokens == 0 ? samebits_status{SAMEBITS_OK} : next();
+};
+
+constexpr auto misaligned_head_skipped = [](CallArguments& call, auto next) {
+  const std::int64_t width = call.spec().hidden_size;
+  const auto edit = [=](std::uint16_t* row, const std::uint16_t* given, std::int64_t) {
+    const auto past = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(given) % 16 / 2);
+    if (past != 0) std::fill_n(row, std::min(8 - past, width), std::uint16_t{0});
+  };
+  return with_hidden_states(call, edit, next);
+};
+
 }  // namespace
 
 std::vector<Mutant> unlisted_call_mutants() {
   const cpu::Steps& good = cpu::tc256_steps();
   return {
+      {"U71",
+       "negative_count_is_all",
+       "a negative count of valid rows makes all rows valid",
+       "padding",
+       "an unsigned minimum",
+       {"glm-5.3-flash"},
+       good,
+       calls(negative_count_is_all)},
+      {"U72",
+       "count_above_rows_is_none",
+       "a count of valid rows above T makes no row valid",
+       "padding",
+       "",
+       {"glm-5.3-flash"},
+       good,
+       calls(count_above_rows_is_none)},
       {"U73",
        "count_rounded_up_to_8",
        "the count of valid rows is rounded up to a multiple of eight",
@@ -117,6 +162,22 @@ std::vector<Mutant> unlisted_call_mutants() {
        {"glm-5.3-flash"},
        good,
        calls(count_rounded_up_to_8)},
+      {"U74",
+       "zero_count_returns_at_once",
+       "no valid row: the call returns and writes nothing",
+       "buffers",
+       "",
+       {"glm-5.3-flash"},
+       good,
+       calls(zero_count_returns_at_once)},
+      {"U75",
+       "empty_call_returns_at_once",
+       "T = 0: the call returns and writes no counts",
+       "bookkeeping",
+       "",
+       {"glm-5.3-flash"},
+       good,
+       calls(empty_call_returns_at_once)},
       {"U76",
        "token_id_low_half",
        "of a 64-bit token id the lower 32 bits are read",
@@ -149,6 +210,14 @@ std::vector<Mutant> unlisted_call_mutants() {
        {"glm-5.3-flash"},
        good,
        calls(block_edge_reads_row_before)},
+      {"U80",
+       "misaligned_head_skipped",
+       "a row that starts between 16-byte boundaries loses its head",
+       "layout",
+       "vector loads from the next boundary on",
+       {"glm-5.3-flash"},
+       good,
+       calls(misaligned_head_skipped)},
       {"U81",
        "first_inputs_replayed",
        "a second call with as many rows routes the rows of the first",

@@ -178,7 +178,7 @@ std::vector<Mutant> unlisted_choice_mutants() {
       {"U24",
        "keys_in_double",
        "keys are added and compared in double instead of fp32",
-       "order",
+       "selection",
        "references in NumPy or Python floats",
        {"glm-5.3-flash"},
        with(&Steps::select, keys_in_double)},

@@ -64,6 +64,31 @@ constexpr auto nan_scrubbed_in_place = [](CallArguments& call, auto next) {
   return status;
 };
 
+// Another kernel, with bf16 logits, where the caller does not ask for them.
+samebits_status bf16_logits_unless_wanted(const samebits_router* router, const samebits_inputs* inputs,
+                                          samebits_outputs* outputs, void* workspace, void* stream) {
+  if (outputs->router_logits.data != nullptr || inputs->num_tokens == 0) {
+    return samebits_route(router, inputs, outputs, workspace, stream);
+  }
+  const std::int64_t width = gate_rows(router->constants.spec);
+  std::vector<float> logits(static_cast<std::size_t>(inputs->num_tokens * width));
+  const samebits_tensor tensor{logits.data(), inputs->num_tokens, width, width, SAMEBITS_FP32, 0};
+  samebits_outputs with_logits = *outputs;
+  with_logits.router_logits = tensor;
+  const samebits_status status = samebits_route(router, inputs, &with_logits, workspace, stream);
+  if (status != SAMEBITS_OK) return status;
+  std::ranges::transform(logits, logits.begin(), round_to_bf16);
+  samebits_inputs given = *inputs;
+  given.hidden_states = {}, given.router_logits = tensor;
+  return samebits_route_from_logits(router, &given, outputs, workspace, stream);
+}
+
+AbiFaults only_route(decltype(&samebits_route) fault) {
+  AbiFaults faults;
+  faults.route = fault;
+  return faults;
+}
+
 }  // namespace
 
 std::vector<Mutant> unlisted_logit_call_mutants() {
@@ -101,6 +126,14 @@ std::vector<Mutant> unlisted_logit_call_mutants() {
        {"glm-5.3-flash"},
        good,
        calls(nan_scrubbed_in_place)},
+      {"U86",
+       "bf16_logits_unless_wanted",
+       "logits are rounded to bf16 when the caller does not ask for them",
+       "run_to_run",
+       "a fused kernel that never stores fp32 logits",
+       {"glm-5.3-flash"},
+       good,
+       only_route(bf16_logits_unless_wanted)},
   };
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/common/bits.h"
 #include "kernels/cpu/workspace.h"
 #include "kernels/mutants/mutants.h"
 #include "kernels/mutants/wrapped_call.h"
@@ -38,12 +39,72 @@ constexpr auto reversed_without_bookkeeping = [](CallArguments& call, auto next)
   return status;
 };
 
+constexpr auto truncated_bf16_output = [](CallArguments& call, auto next) {
+  const samebits_tensor wanted = call.outputs.topk_weights;
+  if (wanted.dtype != SAMEBITS_BF16) return next();
+  std::vector<float> weights(static_cast<std::size_t>(wanted.rows * wanted.cols) + 1);
+  call.outputs.topk_weights = {weights.data(), wanted.rows, wanted.cols, wanted.cols, SAMEBITS_FP32, 0};
+  const samebits_status status = next();
+  call.outputs.topk_weights = wanted;
+  for (std::int64_t i = 0; status == SAMEBITS_OK && i < wanted.rows * wanted.cols; ++i) {
+    static_cast<std::uint16_t*>(wanted.data)[i / wanted.cols * wanted.row_stride + i % wanted.cols] =
+        static_cast<std::uint16_t>(to_bits(weights[static_cast<std::size_t>(i)]) >> 16);
+  }
+  return status;
+};
+
+constexpr auto padding_id_zero_extended = [](CallArguments& call, auto next) {
+  const samebits_status status = next();
+  const samebits_tensor& ids = call.outputs.topk_ids;
+  for (std::int64_t i = 0; status == SAMEBITS_OK && ids.dtype == SAMEBITS_INT64 && i < ids.rows * ids.cols; ++i) {
+    auto* id = static_cast<std::int64_t*>(ids.data) + i / ids.cols * ids.row_stride + i % ids.cols;
+    *id = static_cast<std::int64_t>(static_cast<std::uint32_t>(*id));
+  }
+  return status;
+};
+
+// A vector store of a multiple of four columns: it reaches into the gap between
+// rows, never into the next row.
+constexpr auto gap_between_rows_written = [](CallArguments& call, auto next) {
+  const samebits_status status = next();
+  const samebits_tensor& weights = call.outputs.topk_weights;
+  const std::int64_t end = std::min((weights.cols + 3) / 4 * 4, weights.row_stride);
+  for (std::int64_t r = 0; weights.dtype == SAMEBITS_FP32 && r + 1 < weights.rows; ++r) {
+    for (std::int64_t c = weights.cols; c < end; ++c) static_cast<float*>(weights.data)[r * weights.row_stride + c] = 0;
+  }
+  return status;
+};
+
 }  // namespace
 
 std::vector<Mutant> unlisted_output_mutants() {
   using cpu::Steps;
   const cpu::Steps& good = cpu::tc256_steps();
   return {
+      {"U87",
+       "truncated_bf16_output",
+       "weights wanted as bf16 are cut toward zero instead of rounded",
+       "layout",
+       "",
+       {"glm-5.3-flash"},
+       good,
+       calls(truncated_bf16_output)},
+      {"U88",
+       "padding_id_zero_extended",
+       "the id -1 is written as 4294967295 where ids have 64 bits",
+       "layout",
+       "",
+       {"glm-5.3-flash"},
+       good,
+       calls(padding_id_zero_extended)},
+      {"U89",
+       "gap_between_rows_written",
+       "weights are stored four at a time, past the last column",
+       "layout",
+       "",
+       {"deepseek-v4-flash"},
+       good,
+       calls(gap_between_rows_written)},
       {"U90",
        "workspace_overrun",
        "the byte after the workspace is written",

@@ -127,11 +127,61 @@ void chosen_softmax_left_to_right(const RouterConstants& constants, const RowInf
   }
 }
 
+void subnormal_scores_flushed(const RouterConstants& constants, const float* logits, float* scores) {
+  cpu::score_experts(constants, logits, scores);
+  for (std::int64_t e = 0; e < gate_rows(constants.spec); ++e) {
+    if (std::fpclassify(scores[e]) == FP_SUBNORMAL) scores[e] = 0.0f;
+  }
+}
+
+void sigmoid_of_overflowing_exp(const RouterConstants& constants, const float* logits, float* scores) {
+  rescore_each(constants, SAMEBITS_SCORE_SIGMOID, logits, scores, [](float x) {
+    // Right to the bit but where e^-x overflows.
+    return x < -88.8f ? 0.0f : cpu::apply_elementwise(Elementwise::kSigmoid, x);
+  });
+}
+
+void softplus_by_log_of_sum(const RouterConstants& constants, const float* logits, float* scores) {
+  rescore_each(constants, SAMEBITS_SCORE_SQRT_SOFTPLUS, logits, scores, [](float x) {
+    if (x > -15.0f) return cpu::apply_elementwise(Elementwise::kSqrtSoftplus, x);
+    return std::sqrt(cpu::apply_elementwise(Elementwise::kLog, 1.0f + cpu::apply_elementwise(Elementwise::kExp, x)));
+  });
+}
+
+void softplus_cut_at_20(const RouterConstants& constants, const float* logits, float* scores) {
+  rescore_each(constants, SAMEBITS_SCORE_SQRT_SOFTPLUS, logits, scores, [](float x) {
+    return x > 10.0f ? std::sqrt(x) : cpu::apply_elementwise(Elementwise::kSqrtSoftplus, x);
+  });
+}
+
+// As 2^(x log2 e) with one rounded product: the error grows with |x|.
+void softmax_by_fast_exp(const RouterConstants& constants, const float* logits, float* scores) {
+  rescore_by_softmax(
+      constants, logits, scores, largest_number, [](float x) { return std::exp2(x * 0x1.715476p+0f); },
+      sum_of_contract);
+}
+
+void softmax_summed_left_to_right(const RouterConstants& constants, const float* logits, float* scores) {
+  rescore_by_softmax(constants, logits, scores, largest_number, exp_of_contract,
+                     [](const std::vector<float>& terms, float) {
+                       float total = 0.0f;
+                       for (const float term : terms) total += term;
+                       return total;
+                     });
+}
+
 }  // namespace
 
 std::vector<Mutant> unlisted_score_mutants() {
   using cpu::Steps;
   return {
+      {"U26",
+       "subnormal_scores_flushed",
+       "subnormal scores become 0",
+       "selection",
+       "CUDA builds with --use_fast_math",
+       {"minimax-m2"},
+       with(&Steps::score, subnormal_scores_flushed)},
       {"U27",
        "sigmoid_by_tanh",
        "the sigmoid is 0.5 tanh(x / 2) + 0.5, 0 far below zero",
@@ -139,6 +189,27 @@ std::vector<Mutant> unlisted_score_mutants() {
        "GPU kernels that have tanh in hardware",
        {"glm-5.3-flash"},
        with(&Steps::score, sigmoid_by_tanh)},
+      {"U28",
+       "sigmoid_of_overflowing_exp",
+       "the sigmoid is 1 / (1 + e^-x), 0 where e^-x overflows",
+       "selection",
+       "",
+       {"minimax-m2"},
+       with(&Steps::score, sigmoid_of_overflowing_exp)},
+      {"U29",
+       "softplus_by_log_of_sum",
+       "softplus below -15 is log(1 + e^x), where 1 + e^x has lost e^x",
+       "selection",
+       "",
+       {"deepseek-v4-flash"},
+       with(&Steps::score, softplus_by_log_of_sum)},
+      {"U30",
+       "softplus_is_x_above_10",
+       "softplus(x) is x above 10",
+       "weights",
+       "PyTorch's threshold, which is 20",
+       {"deepseek-v4-flash"},
+       with(&Steps::score, softplus_cut_at_20)},
       {"U31",
        "truncated_bf16_scores",
        "bf16 scores are cut toward zero instead of rounded",
@@ -146,6 +217,20 @@ std::vector<Mutant> unlisted_score_mutants() {
        "",
        {"deepseek-v3", nullptr, {{"score.dtype", "bf16"}}},
        with(&Steps::score, truncated_bf16_scores)},
+      {"U32",
+       "softmax_by_fast_exp",
+       "the exponential of the softmax is 2^(x log2 e), the product rounded",
+       "weights",
+       "__expf and ex2.approx",
+       {"mixtral-8x7b", nullptr, {{"weights.dtype", "fp32"}}},
+       with(&Steps::score, softmax_by_fast_exp)},
+      {"U33",
+       "softmax_summed_left_to_right",
+       "the terms of the softmax are added from the first to the last",
+       "weights",
+       "",
+       {"qwen3-30b-a3b", nullptr, {{"weights.dtype", "fp32"}}},
+       with(&Steps::score, softmax_summed_left_to_right)},
       {"U34",
        "softmax_over_padded_lanes",
        "the softmax runs over E rounded up to 32, the rest with logit 0",

@@ -127,6 +127,12 @@ void zero_sum_is_uniform(const RouterConstants& constants, RowScratch& scratch, 
   cpu::weigh_tc256(constants, scratch, weights);
 }
 
+void eps_as_floor(const RouterConstants& constants, RowScratch& scratch, float* weights) {
+  RouterConstants floored = constants;
+  if (constants.spec.eps_mode == SAMEBITS_EPS_ADD) floored.spec.eps_mode = SAMEBITS_EPS_CLAMP_MIN;
+  cpu::weigh_tc256(floored, scratch, weights);
+}
+
 }  // namespace
 
 std::vector<Mutant> unlisted_sum_mutants() {
@@ -155,6 +161,13 @@ std::vector<Mutant> unlisted_sum_mutants() {
        {"glm-5.3-flash"},
        weigh(eps_in_every_term)},
       {"U41", "eps_twice", "eps is added to the sum twice", "weights", "", {"glm-5.3-flash"}, weigh(eps_twice)},
+      {"U42",
+       "eps_as_floor",
+       "eps is a floor of the sum instead of being added to it",
+       "weights",
+       "llama.cpp clamps where the models add",
+       {"glm-5.3-flash"},
+       weigh(eps_as_floor)},
       {"U43",
        "sum_by_tree",
        "the chosen scores are added as a tree over lanes",

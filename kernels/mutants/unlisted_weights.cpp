@@ -112,6 +112,13 @@ void remapped_expert_keeps_weight(const RouterConstants& constants, RowScratch& 
   }
 }
 
+void subnormal_weights_flushed(const RouterConstants& constants, RowScratch& scratch, float* weights) {
+  cpu::weigh_tc256(constants, scratch, weights);
+  for (std::int64_t c = 0; c < topk_columns(constants.spec); ++c) {
+    if (std::fpclassify(weights[c]) == FP_SUBNORMAL) weights[c] = 0.0f;
+  }
+}
+
 }  // namespace
 
 std::vector<Mutant> unlisted_weight_mutants() {
@@ -153,6 +160,13 @@ std::vector<Mutant> unlisted_weight_mutants() {
        "a cast before the routed scaling factor",
        {"deepseek-v3", nullptr, {{"weights.dtype", "bf16"}}},
        weigh(rounded_before_scale)},
+      {"U52",
+       "subnormal_weights_flushed",
+       "subnormal weights become 0",
+       "weights",
+       "CUDA builds with --use_fast_math",
+       {"glm-5.3-flash"},
+       weigh(subnormal_weights_flushed)},
       {"U53",
        "log_space_as_ratio",
        "log-sigmoids are renormalised as sigmoids, 0 where they underflow",

@@ -38,6 +38,9 @@ void by_logit(Spec& s) {
 void no_eps(Spec& s) {
   s.eps_mode = SAMEBITS_EPS_NONE, s.eps = 0;
 }
+void softplus(Spec& s) {
+  s.score_func = SAMEBITS_SCORE_SQRT_SOFTPLUS;
+}
 void softplus_l1(Spec& s) {
   s.score_func = SAMEBITS_SCORE_SQRT_SOFTPLUS, s.renormalize = SAMEBITS_RENORM_L1;
 }
@@ -134,11 +137,17 @@ std::vector<Example> choice_examples() {
 
 std::vector<Example> score_examples() {
   return {
+      {"subnormal_scores_flushed", sigmoid(1, 1), zero_bias(1), {.logits = {-90}}},
       {"sigmoid_by_tanh", sigmoid(1, 1), zero_bias(1), {.logits = {-46}}},
+      {"sigmoid_of_overflowing_exp", sigmoid(1, 1), zero_bias(1), {.logits = {-89}}},
+      {"softplus_by_log_of_sum", plain(1, 1, softplus), {}, {.logits = {-20}}},
+      {"softplus_is_x_above_10", plain(1, 1, softplus), {}, {.logits = {11}}},
       {"truncated_bf16_scores",
        sigmoid(8, 8, [](Spec& s) { s.score_dtype = SAMEBITS_BF16; }),
        zero_bias(8),
        {.logits = normal(8)}},
+      {"softmax_by_fast_exp", plain(2, 2), {}, {.logits = {0, -80}}},
+      {"softmax_summed_left_to_right", plain(64, 1), {}, {.logits = normal(64)}},
       {"softmax_over_padded_lanes", plain(3, 1), {}, {.logits = {0, 0, 0}}},
       {"softmax_max_starts_at_first", plain(3, 1), {}, {.logits = {kNaN, 0, 0}}},
       {"minus_inf_row_is_nan", plain(2, 1), {}, {.logits = {kNaN, -kInf}}},
@@ -160,6 +169,7 @@ std::vector<Example> weight_examples() {
       of_eight("scale_over_sum_first"),
       of_tiny("eps_in_every_term"),
       of_tiny("eps_twice"),
+      of_tiny("eps_as_floor"),
       of_eight("sum_by_tree"),
       of_eight("sum_in_order_of_ids"),
       {"sum_over_power_of_two", sigmoid(4, 3), zero_bias(4), {.logits = {0, 0, 0, 0}}},
@@ -169,6 +179,10 @@ std::vector<Example> weight_examples() {
       {"first_inf_takes_all", plain(2, 2, softplus_l1), {}, {.logits = {kInf, kInf}}},
       {"truncated_bf16_weights", sigmoid(8, 8, bf16_weights), zero_bias(8), {.logits = normal(128)}},
       {"rounded_before_scale", sigmoid(8, 8, bf16_weights), zero_bias(8), {.logits = normal(128)}},
+      {"subnormal_weights_flushed",
+       plain(1, 1, [](Spec& s) { s.score_func = SAMEBITS_SCORE_SIGMOID; }),
+       {},
+       {.logits = {-90}}},
       {"log_space_as_ratio", plain(2, 1, shared), factor, {.logits = {-200, -200, -200}}},
       {"expert_scale_before_sum",
        plain(2, 2, [](Spec& s) { s.renormalize = SAMEBITS_RENORM_L1, s.per_expert_scale = 1; }),
@@ -233,7 +247,11 @@ std::vector<Example> call_examples() {
     return Example{name, plain(2, 1, table), c, {.logits = logits, .token_ids = std::move(tokens)}};
   };
   return {
+      counted("negative_count_is_all", -1),
+      counted("count_above_rows_is_none", 3),
       counted("count_rounded_up_to_8", 1),
+      counted("zero_count_returns_at_once", 0),
+      {"empty_call_returns_at_once", plain(1, 1), {}, {.bookkeeping = true}},
       looked_up("token_id_low_half", {std::int64_t{1} << 32}),
       looked_up("int64_tokens_read_as_int32", {0, 1}),
       {"class_clamped",
@@ -241,11 +259,13 @@ std::vector<Example> call_examples() {
        zero_bias(2),
        {.logits = {0}, .row_class = {2}}},
       with_rows("block_edge_reads_row_before", 65, {}),
+      with_rows("misaligned_head_skipped", 1, {.misaligned = true}),
       with_rows("first_inputs_replayed", 1, {.second_hidden_states = normal_bf16(3, 8)}),
       with_rows("logits_output_unfinished", 1, {}, softcap),
       with_rows("bf16_logits_output", 1, {}),
       {"given_logits_finished_again", plain(2, 2, softcap), {}, {.logits = {2, -2}}},
       {"nan_scrubbed_in_place", plain(2, 1), {}, {.logits = {0, kNaN}}},
+      with_rows("bf16_logits_unless_wanted", 1, {.wants_logits = false}),
   };
 }
 
@@ -259,6 +279,9 @@ std::vector<Example> output_examples() {
   Constants factor;
   factor.global_scale = {1};
   return {
+      {"truncated_bf16_output", plain(8, 8), {}, {.logits = normal(8), .bf16_weights = true}},
+      padding("padding_id_zero_extended"),
+      {"gap_between_rows_written", plain(3, 3), {}, {.logits = std::vector<float>(6, 0.0f), .gap = 1}},
       {"workspace_overrun", plain(1, 1), {}, {.logits = {0}}},
       {"reversed_without_bookkeeping", plain(2, 2), {}, {.logits = {0, 0}}},
       blocks("post_padded_is_unpadded"),
@@ -266,6 +289,7 @@ std::vector<Example> output_examples() {
       blocks("last_block_repeats_slot"),
       padding("last_offset_counts_padding"),
       padding("position_of_padding_is_zero"),
+      {"counts_in_8_bits", plain(1, 1), {}, {.logits = std::vector<float>(256, 0.0f), .bookkeeping = true}},
       {"shared_experts_not_counted", plain(1, 1, shared), factor, {.logits = {0, 0}, .bookkeeping = true}},
       {"slots_column_by_column", plain(2, 2), {}, {.logits = {1, 0, 0, 1}, .bookkeeping = true}},
   };

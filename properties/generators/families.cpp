@@ -73,9 +73,23 @@ float inverse_sqrt(std::int64_t hidden_size) {
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(hidden_size)));
 }
 
+struct Zone {
+  float low, high;
+};
+constexpr std::array<Zone, kNumScoreZones> kScoreZones = {{
+    {-330.0f, -310.0f},  // every score is 0
+    {-103.0f, -88.8f},   // e^x is subnormal, e^-x overflows
+    {-206.0f, -178.0f},  // sqrt(e^x) is subnormal
+    {-56.0f, -46.0f},    // e^x is about 1e-20, the eps of most published routers
+    {-112.0f, -92.0f},   // sqrt(e^x) is
+    {-100.0f, -17.0f},   // 1 + e^x is 1
+    {-18.0f, -14.0f},    // e^x is in the last bits of 1 + e^x
+    {10.0f, 11.5f},      // softplus is larger than x by 10 to 50 fp32 steps
+}};
+
 // `bits` belong to the expert, `row_bits` to the row.
-float logit_value(const CaseDescription& d, std::uint32_t ulp, std::int64_t expert, std::uint64_t bits,
-                  std::uint64_t row_bits) {
+float logit_value(const CaseDescription& d, std::uint32_t ulp, std::int64_t row, std::int64_t expert,
+                  std::uint64_t bits, std::uint64_t row_bits) {
   switch (d.logits) {
     case LogitsFamily::kNormal:
       return d.logits_offset + d.logits_spread * normal(bits);
@@ -106,6 +120,10 @@ float logit_value(const CaseDescription& d, std::uint32_t ulp, std::int64_t expe
     }
     case LogitsFamily::kSignedZero:
       return bits >> 63 != 0 ? -0.0f : 0.0f;
+    case LogitsFamily::kScoreZones: {
+      const Zone zone = kScoreZones[static_cast<std::size_t>(row % kNumScoreZones)];
+      return zone.low + (zone.high - zone.low) * (static_cast<float>(bits >> 40) * 0x1p-24f);
+    }
   }
   return 0.0f;
 }
@@ -187,7 +205,7 @@ std::vector<T> generate_gate_weight(const Case& c, const Kept& kept) {
       return fill<T>(kept.experts, kept.columns, [&](std::int64_t expert) {
         return [&, expert](std::int64_t column) {
           RandomRow bits(key, Stream::kLogits, column);
-          return logit_value(d, logit_ulp(c.spec), expert, bits.at(expert), bits.at(0));
+          return logit_value(d, logit_ulp(c.spec), column, expert, bits.at(expert), bits.at(0));
         };
       });
     case WeightFamily::kZero:
@@ -313,8 +331,8 @@ std::vector<float> generate_router_logits(const Case& c, const Kept& kept) {
   return fill<float>(kept.rows, kept.experts, [&](std::int64_t row) {
     RandomRow bits(d.data_key, Stream::kLogits, row);
     const std::uint64_t row_bits = bits.at(0);
-    return [&d, bf16, ulp, bits, row_bits](std::int64_t expert) mutable {
-      const float value = logit_value(d, ulp, expert, bits.at(expert), row_bits);
+    return [&d, bf16, ulp, row, bits, row_bits](std::int64_t expert) mutable {
+      const float value = logit_value(d, ulp, row, expert, bits.at(expert), row_bits);
       return bf16 ? oracle::round_to_bf16(value) : value;
     };
   });

@@ -23,6 +23,8 @@ void plain(const RouterSpec& spec, const Draw& draw, CaseDescription& d) {
 
 void single_row(const RouterSpec& spec, const Draw& draw, CaseDescription& d) {
   d.num_tokens = 1;
+  // All 24 bits of a weight count, in every run of the case.
+  if (d.stage == Stage::kFull && choose(draw, 16, 2) == 0) d.gate_weight_dtype = oracle::FloatType::kFp32;
   usual_bias(spec, draw, d);
 }
 
@@ -52,9 +54,17 @@ void exact_ties(const RouterSpec&, const Draw& draw, CaseDescription& d) {
 }
 
 void ties_across_cut(const RouterSpec& spec, const Draw& draw, CaseDescription& d) {
-  if (has_selection_bias(spec) && choose(draw, 16, 2) == 1) {
-    logits(d, LogitsFamily::kAllEqual);
-    return bias(d, BiasFamily::kFewDistinct, choose(draw, 24, 2) == 0 ? 11.5f : -4.0f, 0.25f);
+  if (has_selection_bias(spec)) {
+    switch (choose(draw, 16, 3)) {
+      case 0:  // Scores that differ and a bias that absorbs the difference: keys that tie only because they are fp32.
+        logits(d, LogitsFamily::kUlpSteps, spec.score.func == ScoreFunc::kSigmoid ? -1.5f : 1.0f);
+        return bias(d, BiasFamily::kUniform, 11.5f, 0.0f);
+      case 1:
+        logits(d, LogitsFamily::kAllEqual);
+        return bias(d, BiasFamily::kFewDistinct, choose(draw, 24, 2) == 0 ? 11.5f : -4.0f, 0.25f);
+      default:
+        break;
+    }
   }
   logits(d, LogitsFamily::kFewDistinct, -2.0f, 0.5f);
   no_bias(d);
@@ -106,20 +116,31 @@ void saturated(const RouterSpec& spec, const Draw& draw, CaseDescription& d) {
 }
 
 void underflow_zero_sum(const RouterSpec& spec, const Draw& draw, CaseDescription& d) {
-  if (spec.score.func == ScoreFunc::kSoftmax) {
+  // Far below the last logits whose score is not 0, around them, and where sums are tiny: about 1e-39, 1e-34, 1e-30,
+  // on both sides of the guards and of the least normal number that faulty routers put there.
+  constexpr std::array<float, 5> kLogits = {-153.0f, -102.0f, -90.0f, -80.0f, -71.0f};
+  const bool softmax = spec.score.func == ScoreFunc::kSoftmax;
+  const float unit = spec.score.func == ScoreFunc::kSqrtSoftplus ? 2.0f : 1.0f;
+  const std::size_t choice = choose(draw, 24, kLogits.size() + 1);
+  std::int64_t first = 1;
+  if (choice == 0) {
+    logits(d, LogitsFamily::kScoreZones);
+    // The second time round, one expert stands far above the others: what it adds to the sum leaves them tiny weights.
+    for (std::int64_t row = kNumScoreZones; row < 2 * kNumScoreZones; ++row) {
+      plant_logit(d, row, row * 5 % d.num_experts, row + 1 < 2 * kNumScoreZones ? 0.0f : 20.0f);
+    }
+    first = 2 * kNumScoreZones;
+  } else if (softmax) {
     // All but the largest underflow once that one is subtracted, and all of them do where something else is.
     constexpr std::array<float, 3> kOffsets = {-600.0f, 0.0f, 600.0f};
-    logits(d, LogitsFamily::kNormal, kOffsets[choose(draw, 24, kOffsets.size())], 100.0f);
+    logits(d, LogitsFamily::kNormal, kOffsets[choice % kOffsets.size()], 100.0f);
   } else {
-    // Far below the last logits whose score is not 0, around them, and where sums are tiny: about 1e-39, 1e-34, 1e-30,
-    // on both sides of the guards and of the least normal number that faulty routers put there. Then rows whose sums
-    // are about 1e-30, 1e-20, 1e-12 and 1e-8.
-    const float unit = spec.score.func == ScoreFunc::kSqrtSoftplus ? 2.0f : 1.0f;
-    constexpr std::array<float, 5> kLogits = {-153.0f, -102.0f, -90.0f, -80.0f, -71.0f};
-    logits(d, LogitsFamily::kNormal, unit * kLogits[choose(draw, 24, kLogits.size())], 2.0f);
-    constexpr std::array<float, 4> kRows = {-71.0f, -48.0f, -30.0f, -20.0f};
-    for (std::size_t i = 0; i < kRows.size(); ++i)
-      plant_logit(d, static_cast<std::int64_t>(i) + 1, -1, unit * kRows[i]);
+    logits(d, LogitsFamily::kNormal, unit * kLogits[choice - 1], 2.0f);
+  }
+  // Rows whose sums are about 1e-30, 1e-20, 1e-12 and 1e-8.
+  constexpr std::array<float, 4> kRows = {-71.0f, -48.0f, -30.0f, -20.0f};
+  for (std::size_t i = 0; !softmax && i < kRows.size(); ++i) {
+    plant_logit(d, first + static_cast<std::int64_t>(i), -1, unit * kRows[i]);
   }
   if (choose(draw, 16, 2) == 0) return no_bias(d);
   large_bias(draw, d);
@@ -259,7 +280,7 @@ constexpr std::array kHazards = {
     Hazard{"negative_keys", HazardStage::kLogits, always, 9, 5, negative_keys, 5},
     Hazard{"group_hazards", HazardStage::kLogits, has_groups, 64, 6, group_hazards},
     Hazard{"saturated", HazardStage::kLogits, always, 32, 5, saturated},
-    Hazard{"underflow_zero_sum", HazardStage::kLogits, always, 8, 4, underflow_zero_sum},
+    Hazard{"underflow_zero_sum", HazardStage::kLogits, always, 2 * kNumScoreZones + 4, 4, underflow_zero_sum},
     Hazard{"non_finite_hidden", HazardStage::kFull, always, 8, 4, non_finite_hidden},
     Hazard{"non_finite_weight", HazardStage::kFull, always, 5, 3, non_finite_weight},
     Hazard{"non_finite_bias", HazardStage::kBias, has_bias, 7, 3, non_finite_bias},

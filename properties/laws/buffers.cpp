@@ -62,26 +62,13 @@ std::optional<Unwritten> find_unwritten(const Run& main, const Run& repeat) {
   return std::nullopt;
 }
 
-LawOutcome check(const Evidence& evidence) {
-  LawOutcome outcome;
-  for (const Run& run : evidence.runs) {
-    ++outcome.relevant;
-    if ((run.result.guards_intact && run.result.inputs_intact) || outcome.violation) continue;
-    Violation violation;
-    violation.law = kBuffers.id;
-    violation.observed = run.result.damage;
-    violation.expected = "untouched memory";
-    violation.summary = "run " + run.request.id + ": " +
-                        (run.result.guards_intact ? "an input was written" : "memory outside a buffer was written") +
-                        (run.result.damage.empty() ? "" : ": " + run.result.damage);
-    outcome.violation = violation;
-  }
-
-  const Run* main = usable(evidence, "main");
-  const Run* repeat = usable(evidence, "repeat");
-  if (main == nullptr || repeat == nullptr || main->request.poison == repeat->request.poison) return outcome;
+// Two runs of the same call on buffers with different fillings.
+void find_unwritten_by(const Evidence& evidence, const char* first, const char* second, LawOutcome& outcome) {
+  const Run* main = usable(evidence, first);
+  const Run* repeat = usable(evidence, second);
+  if (main == nullptr || repeat == nullptr || main->request.poison == repeat->request.poison) return;
   outcome.relevant += num_rows(*main);
-  if (outcome.violation) return outcome;
+  if (outcome.violation) return;
   if (const auto found = find_unwritten(*main, *repeat)) {
     Violation violation;
     violation.law = kBuffers.id;
@@ -100,6 +87,25 @@ LawOutcome check(const Evidence& evidence) {
                         "patterns left both patterns in place";
     outcome.violation = violation;
   }
+}
+
+LawOutcome check(const Evidence& evidence) {
+  LawOutcome outcome;
+  for (const Run& run : evidence.runs) {
+    ++outcome.relevant;
+    if ((run.result.guards_intact && run.result.inputs_intact) || outcome.violation) continue;
+    Violation violation;
+    violation.law = kBuffers.id;
+    violation.observed = run.result.damage;
+    violation.expected = "untouched memory";
+    violation.summary = "run " + run.request.id + ": " +
+                        (run.result.guards_intact ? "an input was written" : "memory outside a buffer was written") +
+                        (run.result.damage.empty() ? "" : ": " + run.result.damage);
+    outcome.violation = violation;
+  }
+
+  find_unwritten_by(evidence, "main", "repeat", outcome);
+  find_unwritten_by(evidence, "count/0", "count/0_again", outcome);
   return outcome;
 }
 
@@ -111,7 +117,9 @@ constinit const Law kBuffers = {
     .source =
         "sgl-project/sglang#15306 (ids left uninitialised), flashinfer-ai/flashinfer#3840 (outputs never "
         "written), NVIDIA/TransformerEngine#2821",
-    .hazards = "two different fillings of the output buffers, guard bands, padding rows, every row count of the run",
+    .hazards =
+        "two different fillings of the output buffers, guard bands, padding rows, no valid row, every row count of the "
+        "run",
     .min_relevant = 8,
     .not_applicable = [](const oracle::RouterSpec&, const Claims&) -> std::optional<std::string> {
       return std::nullopt;

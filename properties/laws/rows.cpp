@@ -260,14 +260,22 @@ void compare_with_main(const Evidence& evidence, const Run& run, const Law& law,
   const bool same_call =
       run.request.rows == main->request.rows && run.request.num_valid_rows == main->request.num_valid_rows;
   const std::int64_t valid = valid_rows(*main);
-  for (std::int64_t r = 0; r < (same_call ? num_rows(run) : valid_rows(run)); ++r) {
+  for (std::int64_t r = 0; r < num_rows(run); ++r) {
     const std::int64_t row = case_row(run, r);
-    if (row >= valid && !same_call) continue;
+    const bool padding = r >= valid_rows(run);
+    if (row >= valid && !padding && !same_call) continue;
     ++outcome.relevant;
     if (outcome.violation) continue;
+    if (padding && !same_call) {
+      if (const auto answer = first_answer(row_view(run, r))) {
+        outcome.violation =
+            violation_of(*answer, law.id, row, where + " as a padding row (run " + run.request.id + ")");
+      }
+      continue;
+    }
     RowView observed = row_view(run, r);
     RowView expected = row_view(*main, row);
-    if (r >= valid_rows(run)) observed.logits = expected.logits = {};  // untouched: each run has its own filling there
+    if (padding) observed.logits = expected.logits = {};  // untouched: each run has its own filling there
     std::vector<float> rounded;
     if (run.request.layout.weights_bf16) {
       rounded = rounded_weights(expected.weights);

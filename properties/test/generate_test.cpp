@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -167,11 +168,29 @@ TEST(Hazard, OrderSensitiveShowsTheOrderInEveryRow) {
   }
 }
 
+TEST(Hazard, SingleRowHasGateWeightsOf24Bits) {
+  const RouterInputs inputs = materialize(directed_case(model(kSigmoid), "single_row"));
+  EXPECT_EQ(inputs.num_tokens, 1);
+  EXPECT_GT(count_if(inputs.gate_weight_fp32, [](float w) { return (std::bit_cast<std::uint32_t>(w) & 0xff) != 0; }),
+            1000);
+}
+
 TEST(Hazard, ExactTiesAndTiesAcrossTheCut) {
   for (const char* name : {kSigmoid, kSoftmax, kGroups, "gpt-oss-120b", "deepseek-v4-flash"}) {
     EXPECT_GE(rows_with_gap(name, "exact_ties", 0), 14) << name;
     EXPECT_GE(rows_with_gap(name, "ties_across_cut", 0), 20) << name;
   }
+}
+
+// In doubles the expert with the larger score would win, in fp32 the lower id does.
+TEST(Hazard, KeysTieAcrossTheCutThoughScoresDiffer) {
+  const Case c = directed_case(model(kSigmoid), "ties_across_cut");
+  const std::int64_t absorbed = count_if(route(c, materialize(c)), [](const RowAnswer& answer) {
+    const auto above = static_cast<std::size_t>(answer.last_chosen),
+               below = static_cast<std::size_t>(answer.first_rejected);
+    return answer.keys[above] == answer.keys[below] && answer.scores[above] < answer.scores[below];
+  });
+  EXPECT_GE(absorbed, 5);
 }
 
 TEST(Hazard, UlpGap) {
@@ -236,19 +255,56 @@ TEST(Hazard, SaturatedAndUnderflowedScores) {
     EXPECT_GE(count_if(answer.scores, [](float score) { return score == 0.0f; }), 1);
     EXPECT_GE(count_if(answer.scores, [](float score) { return std::fpclassify(score) == FP_SUBNORMAL; }), 1);
   }
-  for (const char* name : {kSigmoid, "deepseek-v4-flash"}) {
-    const Case zero = directed_case(model(name), "underflow_zero_sum");
-    const std::vector<RowAnswer> answers = route(zero, materialize(zero));
-    // Rows 1 to 4 have sums on both sides of the guards.
-    for (std::size_t row = 0; row < answers.size(); ++row) {
-      if (row < 1 || row > 4) {
-        EXPECT_EQ(answers[row].sum, 0.0f) << name;
-      }
+}
+
+bool is_subnormal(float x) {
+  return std::fpclassify(x) == FP_SUBNORMAL;
+}
+
+// The answers of the two rows of a zone: all experts in it, and one far above it.
+std::vector<RowAnswer> in_zone(const char* spec, std::size_t zone) {
+  const Case c = directed_case(model(spec), "underflow_zero_sum");
+  const std::vector<RowAnswer> answers = route(c, materialize(c));
+  return {answers[zone], answers[zone + static_cast<std::size_t>(kNumScoreZones)]};
+}
+
+TEST(Hazard, ScoresOfZeroAndSubnormalOnesOnBothSidesOfTheCut) {
+  const auto zone_of = [](const std::string& name) { return name == "deepseek-v4-flash" ? 2u : 1u; };
+  for (const char* name : {kSigmoid, "minimax-m2", "deepseek-v4-flash"}) {
+    const std::vector<RowAnswer> zero = in_zone(name, 0);
+    EXPECT_EQ(zero[0].sum, 0.0f) << name;
+    EXPECT_EQ(count_if(zero[1].scores, [](float score) { return score != 0.0f; }), 1) << name;
+    for (const RowAnswer& answer : in_zone(name, zone_of(name))) {
+      const float below = answer.scores[static_cast<std::size_t>(answer.first_rejected)];
+      EXPECT_TRUE(is_subnormal(answer.scores[static_cast<std::size_t>(answer.last_chosen)])) << name;
+      EXPECT_TRUE(is_subnormal(below)) << name;
     }
-    EXPECT_LT(answers[1].sum, 1e-29f) << name;
-    EXPECT_GT(answers[1].sum, 0.0f) << name;
-    EXPECT_GT(answers[4].sum, 1e-9f) << name;
+    EXPECT_GE(count_if(in_zone(name, zone_of(name))[1].weights, is_subnormal), 3) << name;
   }
+}
+
+TEST(Hazard, SumsNearTheGuards) {
+  const Case c = directed_case(model(kSigmoid), "underflow_zero_sum");
+  const std::vector<RowAnswer> answers = route(c, materialize(c));
+  const auto uniform = static_cast<std::size_t>(2 * kNumScoreZones);
+  ASSERT_EQ(answers.size(), uniform + 4);
+  EXPECT_LT(answers[uniform].sum, 1e-29f);
+  EXPECT_GT(answers[uniform].sum, 0.0f);
+  EXPECT_GT(answers[uniform + 3].sum, 1e-9f);
+
+  for (const auto& [name, zone] : {std::pair(kSigmoid, 3u), {"deepseek-v4-flash", 4u}}) {
+    const float sum = in_zone(name, zone)[0].sum;
+    EXPECT_GT(sum, 1e-20f * 0x1p-24f) << name;
+    EXPECT_LT(sum, 1e-20f * 0x1p24f) << name;
+  }
+}
+
+TEST(Hazard, SoftplusWhereItsFormulasLoseBits) {
+  const RowAnswer absorbed = in_zone("deepseek-v4-flash", 5)[0];
+  EXPECT_EQ(count_if(absorbed.logits, [](float x) { return x < -100.0f || x > -17.0f; }), 0);
+  const RowAnswer lost = in_zone("deepseek-v4-flash", 6)[0], positive = in_zone("deepseek-v4-flash", 7)[0];
+  EXPECT_GE(count_if(lost.logits, [](float x) { return 1.0 + std::exp(x) != 1.0f + std::exp(x); }), 100);
+  EXPECT_EQ(count_if(positive.logits, [](float x) { return x < 10.0f || x > 11.5f; }), 0);
 }
 
 TEST(Hazard, NonFiniteLogits) {

@@ -97,7 +97,7 @@ TEST(Tally, PassNeedsEnoughRelevantComparisons) {
   little.add(judge_all(small_case(small_spec(), 2), router));
   little.finish();
   EXPECT_EQ(tally_of(little, "selection").verdict, Verdict::kInconclusive);
-  EXPECT_EQ(tally_of(little, "padding").verdict, Verdict::kInconclusive) << "no case had padding";
+  EXPECT_EQ(tally_of(little, "non_finite").verdict, Verdict::kInconclusive) << "no case had NaN or Inf";
 
   Tally enough(small_spec(), router.claims());
   enough.add(judge_all(small_case(small_spec(), 40), router));

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -126,6 +127,20 @@ std::vector<PlantedFault> planted_faults() {
       {"padding_logits_written", "padding",
        [](const RunRequest& q, const RouterInputs& in, RunResult& r) {
          if (q.want_logits && in.valid_rows() < in.num_tokens) r.outputs.router_logits.back() = 0.0f;
+       }},
+      {"count_above_rows_leaves_none", "padding",
+       [](const RunRequest& q, const RouterInputs& in, RunResult& r) {
+         if (q.num_valid_rows.value_or(0) > in.num_tokens)
+           std::fill(r.outputs.topk_ids.begin(), r.outputs.topk_ids.end(), -1);
+       }},
+      {"no_valid_row_writes_nothing", "buffers",
+       [](const RunRequest& q, const RouterInputs&, RunResult& r) {
+         if (q.num_valid_rows != 0) return;
+         std::fill(r.outputs.topk_weights.begin(), r.outputs.topk_weights.end(), std::bit_cast<float>(q.poison));
+       }},
+      {"other_weights_without_logits", "run_to_run",
+       [](const RunRequest& q, const RouterInputs&, RunResult& r) {
+         if (!q.want_logits) r.outputs.topk_weights[0] = std::nextafter(r.outputs.topk_weights[0], 0.0f);
        }},
       {"padding_row_counted", "bookkeeping",
        [](const RunRequest& q, const RouterInputs& in, RunResult& r) {

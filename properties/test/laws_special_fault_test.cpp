@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <map>
@@ -44,6 +45,11 @@ std::vector<SpecialFault> special_faults() {
            r.outputs.topk_ids[0] = static_cast<std::int64_t>((std::uint64_t{q.poison} << 32) |
                                                              static_cast<std::uint64_t>(r.outputs.topk_ids[0]));
          }
+       }},
+      {"padding_id_zero_extended", "layout",
+       [](const RunRequest& q, const RouterInputs&, RunResult& r) {
+         if (!q.layout.ids_int64) return;
+         for (std::int64_t& id : r.outputs.topk_ids) id = static_cast<std::int64_t>(static_cast<std::uint32_t>(id));
        }},
       {"bf16_weights_cut_off", "layout",
        [](const RunRequest& q, const RouterInputs& in, RunResult& r) {
@@ -194,8 +200,9 @@ TEST(LayoutLaw, LetsABoundedRouterRefuseALayoutButDoesNotCountIt) {
 TEST(LayoutLaw, LetsABoundedRouterRoundAWiderWeight) {
   // bf16 halfway between 1 and 1 + 2^-7 is 1 + 2^-8: the fp32 weight lies on it, the wider one may lie above.
   const float tie = 1.0f + 0x1p-8f;
-  const Fault wider = [=](const RunRequest& q, const RouterInputs&, RunResult& r) {
-    for (float& w : r.outputs.topk_weights) w = q.layout.weights_bf16 ? 1.0f + 0x1p-7f : tie;
+  const Fault wider = [=](const RunRequest& q, const RouterInputs& in, RunResult& r) {
+    const auto valid = r.outputs.topk_weights.begin() + in.valid_rows() * 4;
+    std::fill(r.outputs.topk_weights.begin(), valid, q.layout.weights_bf16 ? 1.0f + 0x1p-7f : tie);
   };
   Claims claims = bounded_claims();
   FakeRouter bounded(claims, wider), exact(contract_claims(), wider);

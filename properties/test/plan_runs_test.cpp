@@ -116,11 +116,53 @@ TEST(PlanRuns, RowLimitOfTheRouterIsKept) {
   for (const RunRequest& run : plan_runs(small_case(small_spec(), 3), claims)) EXPECT_LE(run.rows.size(), 16u);
 }
 
-TEST(PlanRuns, NoValidRowLeavesMainRepeatAndNoRows) {
+TEST(PlanRuns, WithoutAValidRowNoRunHasOne) {
   Case c = small_case(small_spec(), 4);
   c.description.num_valid_rows = -3;
-  EXPECT_EQ(plan_runs(c, contract_claims()).size(), 3u);
+  for (const RunRequest& run : plan_runs(c, contract_claims())) {
+    EXPECT_TRUE(run.rows.empty() || run.num_valid_rows.value_or(1) <= 0) << run.id;
+  }
   EXPECT_EQ(plan_runs(small_case(small_spec(), 0), contract_claims()).size(), 3u);
+}
+
+TEST(PlanRuns, CountsOfValidRowsAtAndOutsideBothEnds) {
+  const auto plan = plan_runs(small_case(small_spec(), 20), contract_claims());
+  std::set<std::int32_t> counts;
+  for (const RunRequest& run : plan) {
+    if (!run.id.starts_with("count/")) continue;
+    EXPECT_EQ(run.rows.size(), 3u);
+    EXPECT_TRUE(run.want_bookkeeping && is_ordinary(run));
+    counts.insert(run.num_valid_rows.value());
+  }
+  EXPECT_THAT(counts, testing::ElementsAre(-3, 0, 1, 2, 3, 8));
+  ASSERT_NE(find(plan, "count/0_again"), nullptr);
+  EXPECT_NE(find(plan, "count/0_again")->poison, find(plan, "count/0")->poison);
+}
+
+TEST(PlanRuns, OneRowFillsItsExpertsPast256Slots) {
+  const auto plan = plan_runs(small_case(small_spec(), 1), contract_claims());
+  const RunRequest* crowd = find(plan, "crowd");
+  ASSERT_NE(crowd, nullptr);
+  EXPECT_GT(crowd->rows.size(), 256u);
+  EXPECT_THAT(crowd->rows, Each(0));
+  EXPECT_TRUE(crowd->want_bookkeeping);
+}
+
+TEST(PlanRuns, BareWantsIdsAndWeightsAlone) {
+  const auto plan = plan_runs(small_case(small_spec(), 9), contract_claims());
+  const RunRequest* bare = find(plan, "bare");
+  ASSERT_NE(bare, nullptr);
+  EXPECT_EQ(bare->rows, plan.front().rows);
+  EXPECT_FALSE(bare->want_logits || bare->want_bookkeeping);
+}
+
+TEST(PlanRuns, ALayoutHasAPaddingRow) {
+  for (std::uint64_t key = 0; key < 8; ++key) {
+    const auto plan = plan_runs(small_case(small_spec(), 30, key), contract_claims());
+    const RunRequest* shifted = find(plan, "layout/shifted");
+    ASSERT_NE(shifted, nullptr);
+    EXPECT_LT(shifted->num_valid_rows.value(), static_cast<std::int64_t>(shifted->rows.size()));
+  }
 }
 
 TEST(PlanRuns, LogitsAreNotAskedForWhenTheyAreGiven) {
