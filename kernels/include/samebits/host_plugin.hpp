@@ -192,6 +192,7 @@ samebits_status supports(const samebits_router_spec* spec, char* reason, std::si
 // Empty, or what is wrong with a tensor of a call: a wrong call is refused before anything is read or written.
 inline std::string problem_of(const char* name, const samebits_tensor& tensor, std::int64_t rows, std::int64_t cols,
                               std::int32_t dtype) {
+  if (rows > 0 && cols > 0 && tensor.data == nullptr) return std::string(name) + " is absent";
   if (tensor.rows != rows || tensor.cols != cols) {
     return std::string(name) + ": found shape [" + std::to_string(tensor.rows) + ", " + std::to_string(tensor.cols) +
            "], allowed [" + std::to_string(rows) + ", " + std::to_string(cols) + "]";
@@ -199,7 +200,7 @@ inline std::string problem_of(const char* name, const samebits_tensor& tensor, s
   if (tensor.dtype != dtype) {
     return std::string(name) + ": found dtype " + std::to_string(tensor.dtype) + ", allowed " + std::to_string(dtype);
   }
-  return rows > 0 && cols > 0 && tensor.data == nullptr ? std::string(name) + ": absent" : "";
+  return "";
 }
 
 inline std::int32_t topk_columns(const samebits_router_spec* spec) {
