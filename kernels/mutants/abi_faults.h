@@ -2,6 +2,7 @@
 // spoiled after it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -24,6 +25,10 @@ struct RouteCall {
 
   const samebits_router_spec& spec() const { return router->constants.spec; }
   std::int64_t columns() const { return topk_columns(spec()); }
+  std::int64_t valid_rows() const {
+    if (inputs.num_valid_rows == nullptr) return inputs.num_tokens;
+    return std::clamp<std::int64_t>(*inputs.num_valid_rows, 0, inputs.num_tokens);
+  }
   bool has_hidden_states() const { return route == samebits_route; }
   samebits_status run() { return route(router, &inputs, &outputs, workspace, stream); }
 };

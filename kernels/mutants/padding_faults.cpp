@@ -9,11 +9,6 @@
 namespace samebits::mutants {
 namespace {
 
-std::int64_t valid_rows(const samebits_inputs& inputs) {
-  if (inputs.num_valid_rows == nullptr) return inputs.num_tokens;
-  return std::clamp<std::int64_t>(*inputs.num_valid_rows, 0, inputs.num_tokens);
-}
-
 samebits_status padding_ignored(RouteCall& call) {
   call.inputs.num_valid_rows = nullptr;
   return call.run();
@@ -74,7 +69,7 @@ samebits_status stale_tail(RouteCall& call) {
 
 // A mask [T] is combined with a map [T, E] without a new axis: where T = E it hides experts instead of rows.
 samebits_status mask_along_experts(RouteCall& call) {
-  const std::int64_t num_tokens = call.inputs.num_tokens, valid = valid_rows(call.inputs);
+  const std::int64_t num_tokens = call.inputs.num_tokens, valid = call.valid_rows();
   if (num_tokens != gate_rows(call.spec())) return call.run();
   call.inputs.num_valid_rows = nullptr;
   const samebits_status status = call.run();

@@ -7,7 +7,6 @@
 #include "kernels/common/sizes.h"
 #include "kernels/cpu/bookkeep.h"
 #include "kernels/mutants/mutants.h"
-#include "kernels/mutants/wrapped_call.h"
 
 namespace samebits::mutants {
 namespace {
