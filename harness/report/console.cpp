@@ -2,6 +2,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 
 #include "harness/io/claims_json.h"
 #include "harness/report/case_text.h"
@@ -38,7 +40,13 @@ void append(Lines& lines, const Lines& more) {
   lines.insert(lines.end(), more.begin(), more.end());
 }
 
-Lines header(const Report& report) {
+// Lines of hazards and of families, at most.
+struct WordLines {
+  std::size_t hazards, families;
+};
+constexpr WordLines kAllWords{3, 2}, kFewWords{1, 1};
+
+Lines header(const Report& report, WordLines limit) {
   Lines lines;
   lines.push_back(
       fmt::format("spec      {}{}", report.spec, report.variant.empty() ? "" : ", variant " + report.variant));
@@ -67,10 +75,10 @@ Lines header(const Report& report) {
                   span(s.num_experts_min, s.num_experts_max), span(s.top_k_min, s.top_k_max)));
   std::vector<std::string> hazards;
   for (const auto& [hazard, cases_met] : report.hazards) hazards.push_back(fmt::format("{} {}", hazard, cases_met));
-  append(lines, wrapped("hazards   ", hazards, 3));
+  append(lines, wrapped("hazards   ", hazards, limit.hazards));
   std::vector<std::string> families;
   for (const auto& [family, cases_met] : report.families) families.push_back(fmt::format("{} {}", family, cases_met));
-  if (!families.empty()) append(lines, wrapped("families  ", families, 2));
+  if (!families.empty()) append(lines, wrapped("families  ", families, limit.families));
   return lines;
 }
 
@@ -80,17 +88,41 @@ std::string table_text(const Report& report, const properties::Law& law, const p
   return idle ? "not exercised" : verdict_text(report, law, tally);
 }
 
-Lines law_table(const Report& report) {
-  Lines lines = {fmt::format("{:<20}{:<16}{:>14}{:>9}{:>9}", "law", "verdict", "relevant", "cases", "failed")};
-  for (const auto& [law, tally] : report.laws) {
-    if (!tally.applicable) {
-      lines.push_back(
-          clipped(fmt::format("{:<20}{:<16}{}", law->id, "not applicable", tally.not_applicable_reason), kWidth));
+using Tallied = std::pair<const properties::Law*, properties::LawTally>;
+
+std::string law_row(const Report& report, const Tallied& entry) {
+  const auto& [law, tally] = entry;
+  if (!tally.applicable) {
+    return clipped(fmt::format("{:<20}{:<16}{}", law->id, "not applicable", tally.not_applicable_reason), kWidth);
+  }
+  return fmt::format("{:<20}{:<16}{:>14}{:>9}{:>9}", law->id, table_text(report, *law, tally), grouped(tally.relevant),
+                     grouped(tally.cases), grouped(tally.failed));
+}
+
+// How much of the table is there: a row a law; rows of the laws that failed or were met too little; no rows. Laws
+// without a row are listed by their verdicts.
+enum class Rows : std::uint8_t { kAll, kNoteworthy, kNone };
+
+Lines law_table(const Report& report, Rows rows) {
+  Lines lines;
+  std::vector<std::pair<std::string, std::vector<std::string>>> lists;
+  for (const Tallied& entry : report.laws) {
+    const std::string verdict =
+        entry.second.applicable ? table_text(report, *entry.first, entry.second) : "not applicable";
+    const bool quiet = verdict == "pass" || verdict == "not exercised" || verdict == "not applicable";
+    if (rows == Rows::kAll || (rows == Rows::kNoteworthy && !quiet)) {
+      lines.push_back(law_row(report, entry));
       continue;
     }
-    lines.push_back(fmt::format("{:<20}{:<16}{:>14}{:>9}{:>9}", law->id, table_text(report, *law, tally),
-                                grouped(tally.relevant), grouped(tally.cases), grouped(tally.failed)));
+    auto list = std::find_if(lists.begin(), lists.end(), [&](const auto& l) { return l.first == verdict; });
+    if (list == lists.end()) list = lists.insert(list, {verdict, {}});
+    list->second.emplace_back(entry.first->id);
   }
+  if (!lines.empty()) {
+    lines.insert(lines.begin(),
+                 fmt::format("{:<20}{:<16}{:>14}{:>9}{:>9}", "law", "verdict", "relevant", "cases", "failed"));
+  }
+  for (const auto& [verdict, laws] : lists) append(lines, wrapped(fmt::format("{:<16}", verdict), laws, laws.size()));
   return lines;
 }
 
@@ -164,24 +196,36 @@ Lines ledger_lines(const Report& report) {
 }  // namespace
 
 std::string to_console(const Report& report) {
-  Lines lines = header(report);
-  lines.emplace_back();
-  if (report.cases > 0 || report.known_cases > 0) append(lines, law_table(report));
-  append(lines, ledger_lines(report));
-  const Lines meaning = meaning_lines(report);
-  // The last lines are a blank one and the meaning; one more says what was left out.
-  const std::size_t room = kMaxLines - 2 - meaning.size();
-  std::size_t shown = 0;
-  for (const Failure& failure : report.failures) {
-    Lines block = failure_lines(failure, true);
-    // The first failure comes with all there is, whatever the room; the others share what is left.
-    if (shown > 0) {
-      const std::size_t others = 2 * (report.failures.size() - shown - 1);
-      if (lines.size() + block.size() + others > room) block = failure_lines(failure, false);
-      if (lines.size() + block.size() > room) break;
-    }
+  const Lines meaning = meaning_lines(report), ledger = ledger_lines(report);
+  // The first failure comes with all there is; the rest of the screen is what it leaves.
+  const Lines first = report.failures.empty() ? Lines{} : failure_lines(report.failures.front(), true);
+  // The blank line before the meaning, and the line that says what was left out.
+  const std::size_t room = kMaxLines - 1 - meaning.size() - (report.failures.size() > 1 ? 1 : 0);
+  const auto top = [&](WordLines words, Rows rows) {
+    Lines lines = header(report, words);
+    lines.emplace_back();
+    if (report.cases > 0 || report.known_cases > 0) append(lines, law_table(report, rows));
+    append(lines, ledger);
+    return lines;
+  };
+  // A failure is told by its case, so that the laws that passed need no rows.
+  const Rows richest = report.failures.empty() ? Rows::kAll : Rows::kNoteworthy;
+  Lines lines;
+  for (const auto& [words, rows] : {std::pair{kAllWords, richest},
+                                    {kFewWords, richest},
+                                    {kFewWords, Rows::kNoteworthy},
+                                    {kFewWords, Rows::kNone}}) {
+    lines = top(words, rows);
+    if (lines.size() + first.size() <= room) break;
+  }
+  append(lines, first);
+  std::size_t shown = report.failures.empty() ? 0 : 1;
+  for (; shown < report.failures.size(); ++shown) {
+    const std::size_t others = 2 * (report.failures.size() - shown - 1);
+    Lines block = failure_lines(report.failures[shown], true);
+    if (lines.size() + block.size() + others > room) block = failure_lines(report.failures[shown], false);
+    if (lines.size() + block.size() > room) break;
     append(lines, block);
-    ++shown;
   }
   if (shown < report.failures.size()) {
     lines.push_back(

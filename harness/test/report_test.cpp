@@ -1,5 +1,6 @@
 #include "harness/report/report.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -102,7 +103,22 @@ TEST(Report, TheFirstFailureIsPrintedInFullWhateverTheRoom) {
                            "  shrinking stopped after 60 s; a smaller case may exist\n", "(0,0)=1.5\n", "REPRO: "}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 40);
   EXPECT_EQ(nlohmann::json::parse(to_json(report))["failures"][0]["shrink_stopped"], "stopped after 60 s");
+}
+
+TEST(Report, AFailureLeavesRowsToTheLawsThatDidNotPass) {
+  using enum Verdict;
+  Report report = report_of({kPass, kFail, kNotApplicable, kInconclusive, kPass});
+  const auto& laws = properties::all_laws();
+  const std::string all = to_console(report);
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_THAT(all, HasSubstr(fmt::format("\n{} ", laws[i].id)));
+  report.failures.push_back(failure_of(laws[1].id));
+  const std::string text = to_console(report);
+  EXPECT_THAT(text, HasSubstr(fmt::format("\npass            {}, {}\n", laws[0].id, laws[4].id)));
+  EXPECT_THAT(text, HasSubstr(fmt::format("\nnot applicable  {}\n", laws[2].id)));
+  EXPECT_THAT(text, HasSubstr(fmt::format("\n{:<20}fail ", laws[1].id)));
+  EXPECT_THAT(text, HasSubstr(fmt::format("\n{:<20}inconclusive ", laws[3].id)));
 }
 
 TEST(Report, ARefusedSpecIsNotCalledInconclusive) {
