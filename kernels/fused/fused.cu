@@ -102,6 +102,7 @@ __device__ __noinline__ void multiply_row(Block block, const RouterView& router,
       Fragment weights[kChunkSteps];
       load_weights(router, 0, tile, chunk, num_steps, lane, weights);
       const auto token = [&](int, int s) {
+        if (s >= num_steps) return uint2{};
         const std::uint16_t* columns = input + chunk * kChunkWidth + s * kStepWidth + 4 * (lane % 4);
         return lane / 4 == 0 ? *reinterpret_cast<const uint2*>(columns) : uint2{};
       };

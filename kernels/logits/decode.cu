@@ -4,50 +4,54 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pdl.h"
 #include "kernels/logits/decode_tile.cuh"
-#include "kernels/logits/rows.cuh"
 
 namespace samebits::cuda {
 namespace {
 
-template <int kTokenTiles>
-__device__ void store_sums(const RouterView& router, const CallView& call, int tile, int chunk, std::int64_t first_row,
-                           int num_rows, int lane, const Accumulator (&sums)[kTokenTiles]) {
-#pragma unroll
-  for (int n = 0; n < kTokenTiles; ++n) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int row = n * kTileTokens + 2 * (lane % 4) + i % 2;
-      const int g = tile * kTileExperts + lane / 4 + 8 * (i / 2);
-      if (row >= num_rows) continue;
-#ifdef SAMEBITS_MUTANT_STALE_WORKSPACE
-      if (row >= num_rows / 2 * 2) continue;
-#endif
-      call.sums[((first_row + row) * router.num_chunks + chunk) * router.padded_gate_rows + g] = sums[n].values[i];
-    }
-  }
-}
+constexpr int kMaxWarps = 8;
+// Measured on an H200: more blocks of 32 tokens are slower than those of 64, and more of 64 tokens than those of twice
+// the experts.
+constexpr std::int64_t kManySmallBlocks = 512, kManyBlocks = 396;
 
-// Grid: groups of kTokenTiles * 8 tokens, of kWarps expert tiles, and chunks.
-template <int kTokenTiles, int kWarps>
-__global__ void __launch_bounds__(32 * kWarps)
-    logits_decode_kernel(const __grid_constant__ RouterView router, const __grid_constant__ CallView call) {
+// What the kernel reads of a router and a call, in the order of its use. Parameters come from memory, too, a line of 64
+// bytes at a time: this is little more than one.
+struct DecodeCall {
+  const Fragment* weights;  // [parts][tiles][steps][kFragmentLanes]
+  std::int32_t steps, tiles;
+  const std::uint16_t* input;
+  std::int64_t input_stride;
+  const std::int32_t* num_valid_rows;
+  std::int32_t num_tokens, parts;
+  float* sums;
+};
+
+// Grid: groups of kTokenTiles * 8 tokens, groups of expert tiles, a warp each, and chunks.
+template <int kTokenTiles, bool kOnePart>
+__global__ void __launch_bounds__(32 * kMaxWarps, kOnePart ? 2 : 1)
+    logits_decode_kernel(const __grid_constant__ DecodeCall call) {
   constexpr int kTokens = kTokenTiles * kTileTokens;
   __shared__ alignas(16) std::uint16_t tokens[kTokens][kSharedStride];
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int tile = static_cast<int>(blockIdx.y) * kWarps + static_cast<int>(threadIdx.x) / 32;
-  const bool has_tile = tile < router.padded_gate_rows / kTileExperts;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int tile = static_cast<int>(blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32);
+  const bool has_tile = tile < call.tiles;
   const int chunk = static_cast<int>(blockIdx.z);
-  const int num_steps = steps_of_chunk(router, chunk);
+  const int num_steps = min(kChunkSteps, call.steps - chunk * kChunkSteps);
 
   let_next_kernel_start();
   // The weights were written at creation, so their loads need not wait.
   Fragment weights[kChunkSteps];
-  if (has_tile) load_weights(router, 0, tile, chunk, num_steps, lane, weights);
+  const Fragment* fragments =
+      call.weights + (std::int64_t{tile} * call.steps + chunk * kChunkSteps) * kFragmentLanes + lane;
+  if (has_tile) load_fragments(fragments, num_steps, weights);
+  float* sums_of_chunk = call.sums + static_cast<std::int64_t>(chunk) * call.tiles * kTileExperts;
+  asm volatile("" : "+l"(sums_of_chunk));  // read now: at its use the whole warp would wait for the parameter
 #ifndef SAMEBITS_MUTANT_DROPPED_WAIT
   wait_for_previous_kernel();
 #endif
   const std::int64_t first_row = std::int64_t{blockIdx.x} * kTokens;
-  const int num_rows = static_cast<int>(min(std::int64_t{kTokens}, valid_rows(call) - first_row));
+  std::int64_t num_valid_rows = call.num_tokens;
+  if (call.num_valid_rows != nullptr) num_valid_rows = clamp_rows(*call.num_valid_rows, num_valid_rows);
+  const int num_rows = static_cast<int>(min(std::int64_t{kTokens}, num_valid_rows - first_row));
   if (num_rows <= 0) return;
   copy_tokens(call.input + first_row * call.input_stride + chunk * kChunkWidth, call.input_stride, num_rows,
               num_steps * kStepWidth, tokens);
@@ -56,18 +60,49 @@ __global__ void __launch_bounds__(32 * kWarps)
   if (!has_tile) return;
 
   Accumulator sums[kTokenTiles];
-  sum_chunk(
-      router, tile, chunk, num_steps, lane, weights, [&](int n, int s) { return tokens_of_step(tokens, n, s, lane); },
-      sums);
-  store_sums(router, call, tile, chunk, first_row, num_rows, lane, sums);
+  const auto tokens_at = [&](int n, int s) { return tokens_of_step(tokens, n, s, lane); };
+  run_chains(weights, tokens_at, sums);
+  if constexpr (!kOnePart) {
+    for (int part = 1; part < call.parts; ++part) {
+      fragments += std::int64_t{call.tiles} * call.steps * kFragmentLanes;
+      load_fragments(fragments, num_steps, weights);
+      add_chains(weights, tokens_at, sums);
+    }
+  }
+  const std::int64_t row_sums = std::int64_t{gridDim.z} * call.tiles * kTileExperts;
+  float* row = sums_of_chunk + first_row * row_sums + tile * kTileExperts + lane / 4;
+#pragma unroll
+  for (int n = 0; n < kTokenTiles; ++n) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int t = n * kTileTokens + 2 * (lane % 4) + i;
+#ifdef SAMEBITS_MUTANT_STALE_WORKSPACE
+      if (t >= num_rows / 2 * 2) continue;
+#endif
+      if (t >= num_rows) continue;
+      row[t * row_sums] = sums[n].values[i];
+      row[t * row_sums + 8] = sums[n].values[i + 2];
+    }
+  }
 }
 
-template <int kTokenTiles, int kWarps>
-cudaError_t launch(const RouterView& router, const CallView& call, cudaStream_t stream) {
+template <int kTokenTiles>
+cudaError_t launch(const RouterView& router, const CallView& call, int warps, cudaStream_t stream) {
+  DecodeCall decode{};
+  decode.weights = reinterpret_cast<const Fragment*>(router.weight_fragments);
+  decode.steps = router.padded_hidden_size / kStepWidth;
+  decode.tiles = router.padded_gate_rows / kTileExperts;
+  decode.input = call.input;
+  decode.input_stride = call.input_stride;
+  decode.num_valid_rows = call.num_valid_rows;
+  decode.num_tokens = static_cast<std::int32_t>(call.num_tokens);
+  decode.parts = router.num_parts;
+  decode.sums = call.sums;
   const dim3 grid(static_cast<unsigned>(ceil_div(call.num_tokens, kTokenTiles * kTileTokens)),
-                  static_cast<unsigned>(ceil_div(router.padded_gate_rows, kWarps * kTileExperts)),
-                  static_cast<unsigned>(router.num_chunks));
-  return launch_pdl(logits_decode_kernel<kTokenTiles, kWarps>, grid, dim3(32 * kWarps), 0, stream, router, call);
+                  static_cast<unsigned>(ceil_div(decode.tiles, warps)), static_cast<unsigned>(router.num_chunks));
+  const auto kernel =
+      router.num_parts == 1 ? logits_decode_kernel<kTokenTiles, true> : logits_decode_kernel<kTokenTiles, false>;
+  return launch_pdl(kernel, grid, dim3(static_cast<unsigned>(32 * warps)), 0, stream, decode);
 }
 
 }  // namespace
@@ -76,10 +111,15 @@ cudaError_t launch_logits_decode(const RouterView& router, const CallView& call,
   const std::int64_t num_tokens = call.num_tokens;
   if (num_tokens == 0) return cudaSuccess;
   // The same instruction, chains and sums in each: the number of tokens decides how many share a load of the weights.
-  if (num_tokens <= 8) return launch<1, 2>(router, call, stream);
-  if (num_tokens <= 16) return launch<2, 2>(router, call, stream);
-  if (num_tokens <= 32) return launch<4, 2>(router, call, stream);
-  return launch<8, 4>(router, call, stream);
+  const std::int64_t tiles = router.padded_gate_rows / kTileExperts;
+  const int warps = tiles % 4 != 0 && tiles % 3 == 0 ? 3 : 4;
+  const auto num_blocks = [&](int tokens) {
+    return ceil_div(num_tokens, tokens) * ceil_div(tiles, warps) * router.num_chunks;
+  };
+  if (num_tokens <= 8) return launch<1>(router, call, warps, stream);
+  if (num_tokens <= 16) return launch<2>(router, call, warps, stream);
+  if (num_blocks(32) <= kManySmallBlocks) return launch<4>(router, call, warps, stream);
+  return launch<8>(router, call, num_blocks(64) <= kManyBlocks ? warps : kMaxWarps, stream);
 }
 
 }  // namespace samebits::cuda

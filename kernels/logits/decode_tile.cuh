@@ -33,27 +33,30 @@ __device__ inline void multiply_tile(Accumulator& c, const Fragment& weights, co
       : "r"(weights.x), "r"(weights.y), "r"(weights.z), "r"(weights.w), "r"(tokens.x), "r"(tokens.y));
 }
 
-// The fragments of one part of an expert tile's chunk.
+// The fragments of an expert tile's chunk, from its first one of this lane; +0 behind the last step.
+__device__ inline void load_fragments(const Fragment* fragments, int num_steps, Fragment (&weights)[kChunkSteps]) {
+#pragma unroll
+  for (int s = 0; s < kChunkSteps; ++s) weights[s] = s < num_steps ? __ldg(fragments + s * kFragmentLanes) : Fragment{};
+}
 __device__ inline void load_weights(const RouterView& router, int part, int tile, int chunk, int num_steps, int lane,
                                     Fragment (&weights)[kChunkSteps]) {
   const std::int64_t first_step = (std::int64_t{part} * (router.padded_gate_rows / kTileExperts) + tile) *
                                       (router.padded_hidden_size / kStepWidth) +
                                   chunk * kChunkSteps;
-  const auto* fragments =
-      reinterpret_cast<const Fragment*>(router.weight_fragments) + first_step * kFragmentLanes + lane;
-#pragma unroll
-  for (int s = 0; s < kChunkSteps; ++s) weights[s] = s < num_steps ? __ldg(fragments + s * kFragmentLanes) : Fragment{};
+  const auto* fragments = reinterpret_cast<const Fragment*>(router.weight_fragments);
+  load_fragments(fragments + first_step * kFragmentLanes + lane, num_steps, weights);
 }
 
-// Starts the copy of a chunk of the block's tokens, from `input`; those from num_rows on are +0. By the whole block.
+// Starts the copy of a chunk of the block's tokens, `width` columns from `input`; what is not copied, other tokens and
+// other columns, is +0. By the whole block.
 template <int kTokens>
 __device__ inline void copy_tokens(const std::uint16_t* input, std::int64_t stride, int num_rows, int width,
                                    std::uint16_t (&tokens)[kTokens][kSharedStride]) {
   constexpr int kPiece = 8;  // values in 16 bytes
-  const int row_pieces = width / kPiece;
-  for (int i = static_cast<int>(threadIdx.x); i < kTokens * row_pieces; i += static_cast<int>(blockDim.x)) {
-    const int row = i / row_pieces, column = i % row_pieces * kPiece;
-    if (row < num_rows) {
+  constexpr int kRowPieces = kChunkWidth / kPiece;
+  for (int i = static_cast<int>(threadIdx.x); i < kTokens * kRowPieces; i += static_cast<int>(blockDim.x)) {
+    const int row = i / kRowPieces, column = i % kRowPieces * kPiece;
+    if (row < num_rows && column < width) {
       __pipeline_memcpy_async(&tokens[row][column], input + row * stride + column, sizeof(uint4));
     } else {
       *reinterpret_cast<uint4*>(&tokens[row][column]) = uint4{};
@@ -62,21 +65,41 @@ __device__ inline void copy_tokens(const std::uint16_t* input, std::int64_t stri
   __pipeline_commit();
 }
 
-// The sums of a tile's chunk: one chain a part, added left to right. `weights` holds part 0; tokens_at(n, s): what
-// multiply_tile takes of token tile n in step s.
+// The chains of one part of a tile's chunk, from +0. tokens_at(n, s): what multiply_tile takes of token tile n in step
+// s. A chunk of less steps goes on with steps of zeros, in which both operands are +0: without a branch between them,
+// the operands of the next steps are loaded before their use.
+template <int kTokenTiles, class TokensAt>
+__device__ inline void run_chains(const Fragment (&weights)[kChunkSteps], TokensAt tokens_at,
+                                  Accumulator (&chains)[kTokenTiles]) {
+#pragma unroll
+  for (int n = 0; n < kTokenTiles; ++n) chains[n] = {};
+#pragma unroll
+  for (int s = 0; s < kChunkSteps; ++s) {
+#pragma unroll
+    for (int n = 0; n < kTokenTiles; ++n) multiply_tile(chains[n], weights[s], tokens_at(n, s));
+  }
+}
+// The same of a further part, added to the parts before.
+template <int kTokenTiles, class TokensAt>
+__device__ inline void add_chains(const Fragment (&weights)[kChunkSteps], TokensAt tokens_at,
+                                  Accumulator (&sums)[kTokenTiles]) {
+  Accumulator chains[kTokenTiles];
+  run_chains(weights, tokens_at, chains);
+#pragma unroll
+  for (int n = 0; n < kTokenTiles; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums[n].values[i] = __fadd_rn(sums[n].values[i], chains[n].values[i]);
+  }
+}
+// The sums of a tile's chunk: one chain a part, added left to right. `weights` holds part 0.
 template <int kTokenTiles, class TokensAt>
 __device__ inline void sum_chunk(const RouterView& router, int tile, int chunk, int num_steps, int lane,
                                  Fragment (&weights)[kChunkSteps], TokensAt tokens_at,
                                  Accumulator (&sums)[kTokenTiles]) {
   for (int part = 0; part < router.num_parts; ++part) {
     if (part > 0) load_weights(router, part, tile, chunk, num_steps, lane, weights);
-    Accumulator chains[kTokenTiles] = {};
-#pragma unroll
-    for (int s = 0; s < kChunkSteps; ++s) {
-      if (s >= num_steps) break;
-#pragma unroll
-      for (int n = 0; n < kTokenTiles; ++n) multiply_tile(chains[n], weights[s], tokens_at(n, s));
-    }
+    Accumulator chains[kTokenTiles];
+    run_chains(weights, tokens_at, chains);
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n) {
 #pragma unroll

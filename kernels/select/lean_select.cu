@@ -81,13 +81,26 @@ __global__ void __launch_bounds__(kRowsOfBlock* kWarpSize)
   }
 }
 
+// Blocks of rows that start before the product has ended all go to the multiprocessors that are free first, unless no
+// multiprocessor takes more than its share of them: each asks for as much shared memory as allows one or two.
+constexpr std::size_t kOneOfMultiprocessor = std::size_t{116} << 10, kTwoOfMultiprocessor = std::size_t{78} << 10;
+std::size_t spread_bytes(std::int64_t num_blocks, std::size_t bytes) {
+  constexpr std::int64_t kMultiprocessors = 132;
+  if (num_blocks > 2 * kMultiprocessors) return bytes;
+  return num_blocks > kMultiprocessors ? kTwoOfMultiprocessor : kOneOfMultiprocessor;
+}
+
 template <Lean kLean>
 cudaError_t launch(const RouterView& router, const CallView& call, cudaStream_t stream) {
   const auto bytes = static_cast<std::size_t>(lean_bytes(router.gate_rows));
   if (call.num_tokens <= kMostBlockRows) {
     const auto threads = static_cast<unsigned>(select_threads(router.gate_rows));
-    return launch_pdl(lean_select_kernel<kLean>, dim3(static_cast<unsigned>(call.num_tokens)), dim3(threads), bytes,
-                      stream, router, call);
+    // The same for all calls, which may be on several threads.
+    const cudaError_t status = cudaFuncSetAttribute(
+        lean_select_kernel<kLean>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kOneOfMultiprocessor));
+    if (status != cudaSuccess) return status;
+    return launch_pdl(lean_select_kernel<kLean>, dim3(static_cast<unsigned>(call.num_tokens)), dim3(threads),
+                      spread_bytes(call.num_tokens, bytes), stream, router, call);
   }
   const std::int64_t blocks = ceil_div(call.num_tokens, kRowsOfBlock);
   return launch_pdl(lean_select_rows_kernel<kLean>,
