@@ -145,9 +145,10 @@ std::vector<RowLogits> logits_of(const RecordedRouter& router) {
     std::vector<double> logits = oracle::logits_fp64(spec, router.inputs, row);
     const RowAnswer<double> answer = route(spec, router, logits);
     const std::vector<std::int64_t> ids(answer.ids.begin(), answer.ids.end());
+    // Recorded on a CPU: every addition rounds to nearest.
+    const oracle::Arithmetic arithmetic(oracle::Arithmetic::kFp32Depth, router.inputs.hidden_size + 1);
     const RowCertificate certificate({spec, {}}, router.inputs, row,
-                                     oracle::logit_bounds(spec, router.inputs, row, oracle::Arithmetic::kFp32AnyOrder),
-                                     false);
+                                     oracle::logit_bounds(spec, router.inputs, row, arithmetic), false);
     rows.push_back({std::move(logits), certificate.decides(ids)});
   }
   return rows;

@@ -80,9 +80,10 @@ std::vector<Reading> readings_of(const RecordedRun& run) {
   return readings;
 }
 
-oracle::Arithmetic arithmetic_of(const RouterSpec& spec) {
-  return spec.gate.logits_dtype == oracle::FloatType::kBf16 ? oracle::Arithmetic::kBf16Logits
-                                                            : oracle::Arithmetic::kFp32AnyOrder;
+// fp32 sums in any order whose additions round to nearest: the recordings are made on CPUs. A term meets at most as
+// many roundings as there are terms, a linear bias among them.
+oracle::Arithmetic arithmetic_of(const oracle::RouterInputs& inputs) {
+  return {oracle::Arithmetic::kFp32Depth, inputs.hidden_size + 1};
 }
 
 // The published router rounds the prepared row `roundings` times, the oracle once. The norm in fp32 adds H squares, and
@@ -157,7 +158,7 @@ struct Verdict {
 // Twice: from the hidden states, and from the router's own logits where its linear layer gives the finished ones.
 Verdict judge(const Reading& reading, const Recording& recording, std::int64_t row) {
   const Answer answer = answer_of(reading.spec, recording, row);
-  LogitBounds bounds = oracle::logit_bounds(reading.spec, recording.inputs, row, arithmetic_of(reading.spec));
+  LogitBounds bounds = oracle::logit_bounds(reading.spec, recording.inputs, row, arithmetic_of(recording.inputs));
   const RowCertificate certificate(reading, recording.inputs, row, bounds, false);
   Verdict verdict{.objection = certificate.objection(answer.ids, answer.weights)};
   if (!verdict.objection.empty()) return verdict;

@@ -11,7 +11,7 @@ namespace samebits::oracle {
 struct Arithmetic {
   enum Kind : std::uint8_t {
     kTc256,         // the contract, bit for bit
-    kFp32AnyOrder,  // fp32 sums in any order, products exact, rounded or fused, gradual underflow
+    kFp32AnyOrder,  // fp32 sums in any order, on tensor cores too; products exact, rounded or fused; gradual underflow
     kBf16Logits,    // the same, rounded to bf16 once
     kFp32Depth,     // fp32 sums in which no term meets more than `depth` roundings, its product among them
   };

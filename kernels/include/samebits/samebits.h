@@ -183,8 +183,9 @@ typedef struct samebits_info {
   char version[32];
   uint32_t memory_kinds; /* SAMEBITS_MEMORY_* bits, at least one */
   /* "tc256": every output bit equals the published contract. "fp32-any-order": logits are fp32 sums of products that
-   * are exact, rounded or fused, in any order. "fp32-depth:D": such sums in which no term meets more than D roundings.
-   * "bf16-logits": sums in any order, rounded to bf16 once. See docs/plugins.md for the bounds. */
+   * are exact, rounded or fused, in any order, on tensor cores or not. "fp32-depth:D": sums without tensor cores in
+   * which no term meets more than D roundings. "bf16-logits": sums in any order, rounded to bf16 once. See
+   * docs/plugins.md for the bounds. */
   char arithmetic[32];
   int32_t determinism;
   int32_t tie_break;
