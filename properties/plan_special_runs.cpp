@@ -180,10 +180,15 @@ class SpecialRuns {
     add(of_create, kWrongCreations);
   }
 
+  static bool is_base(Variation variation) {
+    return variation == Variation::kNoGroups || variation == Variation::kGivenLogits ||
+           variation == Variation::kRoundBiases;
+  }
+
   // Bits of one router follow from those of another only where every bit is specified. For the others: what concerns
   // the weights alone, after the choice.
   bool is_comparable(Variation variation) const {
-    if (variation == Variation::kNoGroups || variation == Variation::kGivenLogits) return false;  // asked as a base
+    if (is_base(variation)) return false;  // asked with those that are compared with it
     const bool after_choice = variation == Variation::kDoubledScale || variation == Variation::kOtherScale ||
                               variation == Variation::kBf16Weights;
     return (claims_.bit_exact() || after_choice) && can_vary(c_.spec, variation);
@@ -205,7 +210,8 @@ class SpecialRuns {
       run.variation = variation;
       run.want_bookkeeping = false;
       run.block_size = 0;
-      const bool given = variation == Variation::kGivenLogits || base_of(c_.spec, variation) == Variation::kGivenLogits;
+      const auto gives = [](Variation v) { return v == Variation::kGivenLogits || v == Variation::kRoundBiases; };
+      const bool given = gives(variation) || gives(base_of(c_.spec, variation));
       run.want_logits = run.want_logits && !given;
       if (invariant_) {
         run.rows = first_rows(std::min(valid_, kDerivedRows));

@@ -16,6 +16,7 @@ using oracle::RouterInputs;
 using oracle::RouterSpec;
 
 constexpr float kShift = 4.0f, kMostLogit = 64.0f, kLogitSteps = 1024.0f;
+constexpr float kRaise = 8.0f, kBiasSteps = 16.0f;
 constexpr float kNegativeInf = -std::numeric_limits<float>::infinity();
 
 // Sums over the experts in the order of their ids, as 32 lanes.
@@ -120,6 +121,11 @@ bool is_related(const RouterSpec& spec, Variation variation) {
              !(by_logit && (has_selection_bias(spec) || ranks_groups(spec)));
     case Variation::kAppendedExpert:
       return spec.selection.n_group == 1 && spec.special.zero_experts == 0 && oracle::shared_in_gate(spec) == 0;
+    case Variation::kRoundBiases:
+    case Variation::kRaisedBiases:
+      // Weights that hold the bias change with it, sums of group scores by more than it.
+      return has_selection_bias(spec) && spec.selection.method == oracle::SelectionMethod::kTopk &&
+             spec.weights.source == oracle::WeightSource::kUnbiasedScore && !ranks_groups(spec);
     case Variation::kSoftmaxOfChosen:
       return is_renormalised_softmax(spec);
     default:
@@ -183,6 +189,14 @@ void give_logits(RouterInputs& inputs, float shift) {
   inputs.hidden_size = 0;
 }
 
+// bf16 values, which stay exact when they are raised.
+void round_biases(std::vector<float>& biases, float raise) {
+  for (float& bias : biases) {
+    const float finite = std::isfinite(bias) ? bias : 0.0f;
+    bias = std::clamp(std::nearbyint(finite * kBiasSteps) / kBiasSteps, -kRaise, kRaise - 1.0f / kBiasSteps) + raise;
+  }
+}
+
 void append_column(std::vector<float>& matrix, std::int64_t width, float value) {
   std::vector<float> wider;
   wider.reserve(matrix.size() + matrix.size() / static_cast<std::size_t>(width));
@@ -217,6 +231,10 @@ const char* name_of(Variation variation) {
       return "shifted_logits";
     case Variation::kAppendedExpert:
       return "appended_expert";
+    case Variation::kRoundBiases:
+      return "round_biases";
+    case Variation::kRaisedBiases:
+      return "raised_biases";
     case Variation::kSoftmaxOfChosen:
       return "softmax_of_chosen";
   }
@@ -235,6 +253,8 @@ Variation base_of(const RouterSpec& spec, Variation variation) {
     case Variation::kAppendedExpert:
     case Variation::kSoftmaxOfChosen:
       return Variation::kGivenLogits;
+    case Variation::kRaisedBiases:
+      return Variation::kRoundBiases;
     default:
       return Variation::kNone;
   }
@@ -259,6 +279,11 @@ DerivedRouter derive(const RouterSpec& spec, const RouterInputs& inputs, Variati
       break;
     case Variation::kShiftedLogits:
       give_logits(derived.inputs, kShift);
+      break;
+    case Variation::kRoundBiases:
+    case Variation::kRaisedBiases:
+      give_logits(derived.inputs, 0.0f);
+      round_biases(derived.inputs.selection_bias, variation == Variation::kRaisedBiases ? kRaise : 0.0f);
       break;
     case Variation::kAppendedExpert:
       give_logits(derived.inputs, 0.0f);

@@ -19,12 +19,14 @@ enum class Variation : std::uint8_t {
   kGivenLogits,      // given logits, finite multiples of 2^-10 in [-64, 64]
   kShiftedLogits,    // those, all larger by 4
   kAppendedExpert,   // those, and one more expert whose logit and selection bias are -Inf
-  kSoftmaxOfChosen,  // those, with a softmax over the chosen instead of a renormalised softmax over all
+  kRoundBiases,      // those, and selection biases that are multiples of 2^-4 in [-8, 8)
+  kRaisedBiases,     // those, all selection biases larger by 8
+  kSoftmaxOfChosen,  // given logits, with a softmax over the chosen instead of a renormalised softmax over all
 };
 inline constexpr Variation kVariations[] = {
-    Variation::kPermutedExperts, Variation::kDoubledScale,    Variation::kOtherScale,  Variation::kBf16Weights,
-    Variation::kAllGroups,       Variation::kNoGroups,        Variation::kGivenLogits, Variation::kShiftedLogits,
-    Variation::kAppendedExpert,  Variation::kSoftmaxOfChosen,
+    Variation::kPermutedExperts, Variation::kDoubledScale, Variation::kOtherScale,   Variation::kBf16Weights,
+    Variation::kAllGroups,       Variation::kNoGroups,     Variation::kGivenLogits,  Variation::kShiftedLogits,
+    Variation::kAppendedExpert,  Variation::kRoundBiases,  Variation::kRaisedBiases, Variation::kSoftmaxOfChosen,
 };
 const char* name_of(Variation variation);  // "permuted_experts", ...
 

@@ -4,13 +4,17 @@
 //   permuted_experts   bits, ids exchanged: no sum changes its terms or their pairs (variation.cpp). Only rows without
 //                      equal keys where a tie would decide, as ties go to the lower id; the oracle's keys say which.
 //   doubled_scale      ids; weights doubled bit for bit: a power of two commutes with every rounding. Not where a
-//   factor
-//                      on the way may be subnormal or overflow, nor for `before_divide`, whose factors are not seen.
+//                      factor on the way may be subnormal or overflow, nor for `before_divide`, whose factors are not
+//                      seen.
 //   other_scale        ids: the scale is no part of a key
 //   bf16_weights       ids; weights rounded once
 //   all_groups         bits: where every group is kept, none is rejected
 //   shifted_logits     bits: x + 4 is exact (variation.cpp), so every x - max x is the same number
-//   appended_expert    bits: exp(-Inf) adds +0 to a sum of terms >= 0; its key is the last, and a tie goes to lower ids
+//   appended_expert    bits: exp(-Inf) adds +0 to a sum of terms >= 0; its key is the last, and a tie goes to lower
+//   ids.
+//                      Not where an expert is chosen whose key is NaN, which is below it.
+//   raised_biases      bits: biases b and b + 8 are exact (variation.cpp), so that both keys are roundings of s + b and
+//                      of 8 more, which keep the order. Only rows without ties under either.
 //   softmax_of_chosen  a bound, for the experts that both choose (equal scores may come from different logits): see
 //                      softmax_bound
 //
@@ -22,6 +26,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "properties/laws/laws.h"
@@ -109,6 +114,43 @@ bool has_ties(const oracle::RouterSpec& spec, std::vector<float> keys) {
   return false;
 }
 
+// Given logits are finite, so that a key is NaN where its bias is.
+std::optional<Difference> expert_appended(const Evidence& evidence, const Pair& pair, bool& relevant) {
+  const auto bias = oracle::row_constants(evidence.c.spec, evidence.inputs, pair.row).selection_bias;
+  const auto is_nan = [&](std::int64_t id) { return std::isnan(bias[static_cast<std::size_t>(id)]); };
+  relevant = bias.empty() || std::none_of(pair.base.ids.begin(), pair.base.ids.end(), is_nan);
+  return relevant ? first_difference(pair.observed, pair.base) : std::nullopt;
+}
+
+// What a router derived with given logits reads of one row.
+oracle::RouterInputs one_row(const oracle::RouterInputs& inputs, std::int64_t row) {
+  const auto at = static_cast<std::size_t>(row);
+  oracle::RouterInputs one;
+  one.num_tokens = 1;
+  one.gate_rows = inputs.gate_rows;
+  one.hidden_size = inputs.hidden_size;
+  const auto cut = [&](const auto& matrix, std::int64_t width, auto& to) {
+    if (!matrix.empty()) to.assign(matrix.begin() + row * width, matrix.begin() + (row + 1) * width);
+  };
+  cut(inputs.hidden_states, inputs.hidden_size, one.hidden_states);
+  cut(inputs.router_logits, inputs.gate_rows, one.router_logits);
+  if (!inputs.row_class.empty()) one.row_class = {inputs.row_class[at]};
+  one.selection_bias = inputs.selection_bias;
+  one.per_expert_scale = inputs.per_expert_scale;
+  one.global_scale = inputs.global_scale;
+  return one;
+}
+
+std::optional<Difference> biases_raised(const Evidence& evidence, const Pair& pair, bool& relevant) {
+  for (const Variation variation : {Variation::kRoundBiases, Variation::kRaisedBiases}) {
+    const DerivedRouter derived = derive(evidence.c.spec, one_row(evidence.inputs, pair.row), variation);
+    const auto answer = oracle::route_row(derived.spec, std::span<const float>(derived.inputs.router_logits),
+                                          oracle::row_constants(derived.spec, derived.inputs, 0));
+    relevant = relevant && !has_ties(derived.spec, answer.keys);
+  }
+  return relevant ? first_difference(pair.observed, pair.base) : std::nullopt;
+}
+
 std::optional<Difference> experts_permuted(const Evidence& evidence, const Pair& pair, bool& relevant) {
   const oracle::RouterSpec& spec = evidence.c.spec;
   relevant = has_table(spec) || !has_ties(spec, evidence.oracle.row(pair.row).keys);
@@ -179,13 +221,17 @@ Relation relation_of(Variation variation) {
       return weights_rounded;
     case Variation::kAllGroups:
     case Variation::kShiftedLogits:
-    case Variation::kAppendedExpert:
       return same_bits_everywhere;
+    case Variation::kAppendedExpert:
+      return expert_appended;
+    case Variation::kRaisedBiases:
+      return biases_raised;
     case Variation::kSoftmaxOfChosen:
       return softmax_agrees;
     case Variation::kNone:
     case Variation::kNoGroups:
     case Variation::kGivenLogits:
+    case Variation::kRoundBiases:
       break;
   }
   return nullptr;
@@ -253,7 +299,9 @@ constinit const Law kMetamorphic = {
     .id = "metamorphic",
     .statement =
         "routers whose specs or inputs are related give related answers: experts exchanged, scale doubled or another, "
-        "bf16 weights, all groups kept, logits shifted under a softmax, a hopeless expert appended, rows repeated",
+        "bf16 weights, all groups kept, logits shifted under a softmax, biases raised, a hopeless expert appended, "
+        "rows "
+        "repeated",
     .source =
         "relations of any right router; vllm-project/vllm#24119 and sgl-project/sglang#35152 (factors applied twice or "
         "never), flashinfer-ai/flashinfer#2822 (shifted logits), vllm-project/vllm#13474 (groups)",

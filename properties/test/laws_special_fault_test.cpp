@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "laws_fake_router.h"
@@ -273,7 +274,8 @@ TEST(MetamorphicLaw, FindsEveryBrokenRelation) {
       {Variation::kOtherScale, other_expert},      {Variation::kBf16Weights, other_expert},
       {Variation::kBf16Weights, weight},           {Variation::kAllGroups, weight},
       {Variation::kShiftedLogits, weight},         {Variation::kAppendedExpert, weight},
-      {Variation::kAppendedExpert, other_expert},  {Variation::kSoftmaxOfChosen, percent},
+      {Variation::kAppendedExpert, other_expert},  {Variation::kRaisedBiases, weight},
+      {Variation::kRaisedBiases, other_expert},    {Variation::kSoftmaxOfChosen, percent},
   };
   for (const BrokenRelation& relation : broken) {
     const LawOutcome good = judge_relation(relation.variation, {});
@@ -281,6 +283,23 @@ TEST(MetamorphicLaw, FindsEveryBrokenRelation) {
     EXPECT_GE(good.relevant, 8) << name_of(relation.variation);
     EXPECT_TRUE(judge_relation(relation.variation, relation.fault).violation) << name_of(relation.variation);
   }
+}
+
+// Fewer than k experts have a key that is not NaN: the appended one, whose key is -Inf, takes the place of a NaN.
+TEST(MetamorphicLaw, TheAppendedExpertMayTakeThePlaceOfOneWhoseKeyIsNaN) {
+  oracle::RouterSpec spec = small_spec();
+  spec.shape.num_experts = spec.shape.top_k = 2;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  FakeRouter router(contract_claims());
+  std::int64_t met = 0;
+  for (std::uint64_t key = 0; key < 16; ++key) {
+    Case c = logits_case(spec, {{0.0f, 0.0f}}, {nan, 0.0f});
+    c.description.data_key = key;
+    for (const RunRequest& q : plan_runs(c, router.claims())) met += q.variation == Variation::kAppendedExpert ? 1 : 0;
+    const LawOutcome outcome = judge_case(c, router, "metamorphic");
+    EXPECT_FALSE(outcome.violation) << outcome.violation->summary;
+  }
+  EXPECT_GT(met, 0);
 }
 
 }  // namespace
