@@ -185,6 +185,10 @@ samebits_status samebits_route(const samebits_router* router, const samebits_inp
   crash();
 #elif defined(FAULT_CRASH_AT_THREE_TOKENS)
   if (tokens == 3) crash();
+#elif defined(FAULT_ERROR_AT_THREE_TOKENS)
+  if (tokens == 3) return SAMEBITS_UNSUPPORTED;
+#elif defined(FAULT_COUNT_CALLS)
+  weight = (float)++*(int32_t*)workspace;
 #elif defined(FAULT_HANG_IN_ROUTE)
   hang();
 #elif defined(FAULT_EXIT_IN_ROUTE)
@@ -224,6 +228,12 @@ samebits_status samebits_route(const samebits_router* router, const samebits_inp
   ids[tokens * k + 20] = 5;
 #elif defined(FAULT_WRITE_BEFORE)
   weights[-2] = 5.0f;
+#elif defined(FAULT_WRITE_ONE_BEFORE)
+  weights[-1] = 5.0f;
+#elif defined(FAULT_WRITE_GAP)
+  if (outputs->topk_ids.row_stride > k) ids[k] = 5;
+#elif defined(FAULT_WRITE_THEN_ERROR)
+  return SAMEBITS_UNSUPPORTED;
 #endif
   strcpy(outputs->kernel_name, "constant");
   return SAMEBITS_OK;
