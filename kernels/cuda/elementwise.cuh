@@ -67,6 +67,15 @@ __device__ __forceinline__ Sum add_to(float a, Sum x) {
   return {sum, fadd(fsub(x.high, fsub(sum, a)), x.low)};
 }
 
+// n / d where all of n, d, n / d lie between 2^-100 and 2^100: the division of fdiv without its test for other values.
+__device__ __forceinline__ float normal_quotient(float n, float d) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
+  r = ffma(r, ffma(-d, r, 1.0f), r);
+  const float q = fmul(n, r);
+  return ffma(r, ffma(-d, q, n), q);
+}
+
 // n - q d for q near n / d.
 __device__ __forceinline__ float remainder(float q, Sum d, Sum n) {
   return fadd(ffma(-q, d.high, n.high), ffma(-q, d.low, n.low));
@@ -124,6 +133,30 @@ __device__ __forceinline__ float exp_of(float x) {
   const detail::ExpParts e = detail::exp_parts(is_nan(c) ? 0.0f : c);
   const float y = detail::scale(e.high, e.n);
   return is_nan(x) ? from_bits(kNaNBits) : y;
+}
+
+// |x| up to 40: the functions below leave out what other arguments need.
+__device__ __forceinline__ bool is_near(float x) {
+  return magnitude(x) <= 40.0f;
+}
+__device__ __forceinline__ detail::Sum near_exp(float x) {  // e^-|x|
+  const detail::ExpParts e = detail::exp_parts(-magnitude(x));
+  const float power = detail::power_of_two(e.n);
+  return {fmul(e.high, power), fmul(e.low, power)};
+}
+__device__ __forceinline__ float near_sigmoid_of(float x) {
+  const detail::Sum power = near_exp(x);
+  const bool negative = x < 0.0f;
+  const detail::Sum n = negative ? power : detail::Sum{1.0f, 0.0f}, d = detail::add_to(1.0f, power);
+  const float q = detail::normal_quotient(n.high, d.high);
+  const float inverse = negative ? fsub(1.0f, q) : q;  // of d, near enough for a correction
+  return ffma(detail::remainder(q, d, n), inverse, q);
+}
+__device__ __forceinline__ float near_sqrt_softplus_of(float x) {
+  const detail::Sum power = near_exp(x);
+  const detail::Sum log = detail::twice_atanh(power, detail::add_to(2.0f, power));
+  const detail::Sum sum = detail::two_sum(x > 0.0f ? x : 0.0f, log.high);
+  return fsqrt(fadd(sum.high, fadd(sum.low, log.low)));
 }
 
 __device__ __forceinline__ float sigmoid_of(float x) {

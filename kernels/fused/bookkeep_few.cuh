@@ -1,7 +1,8 @@
 // The bookkeeping of few slots, by one block in shared memory: what dispatch/bookkeep.cu computes of any number.
 #pragma once
 
-#include "kernels/cuda/launch.h"
+#include "kernels/fused/bookkeeping.h"
+#include "kernels/fused/handover.h"
 #include "kernels/select/threads.cuh"
 
 namespace samebits::cuda {
@@ -111,6 +112,25 @@ __device__ inline void bookkeep_few(Block block, const std::int32_t* slot_ids, i
     if (outputs.slot_of_position != nullptr) outputs.slot_of_position[position] = i;
     if (outputs.sorted_token_ids != nullptr) outputs.sorted_token_ids[place_of(id) + earlier] = i;
   }
+}
+
+// By each block that has written the slot_ids of its row; the one that comes last does it for all.
+__device__ __forceinline__ void bookkeep(Block block, const RouterView& router, const CallView& call,
+                                         const Handover& handover, const Bookkeeping& bookkeeping,
+                                         unsigned char* shared) {
+  __shared__ bool is_last;
+  block.sync();
+  if (block.rank() == 0) {
+    __threadfence();
+    const auto num_rows = static_cast<std::uint32_t>(call.num_tokens);
+    is_last = atomicAdd(&handover.state->rows_done, 1u) == num_rows - 1;
+    if (is_last) handover.state->rows_done = 0;
+    __threadfence();
+  }
+  block.sync();
+  if (!is_last) return;
+  bookkeep_few(block, call.slot_ids, static_cast<int>(call.num_tokens) * router.columns, router.gate_rows,
+               bookkeeping.outputs, few_slots_memory(router.gate_rows, shared));
 }
 
 }  // namespace samebits::cuda

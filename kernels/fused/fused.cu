@@ -14,6 +14,8 @@
 
 #include "kernels/cuda/pdl.h"
 #include "kernels/fused/bookkeep_few.cuh"
+#include "kernels/fused/few.h"
+#include "kernels/fused/multiply_row.cuh"
 #include "kernels/fused/words.cuh"
 #include "kernels/logits/decode_tile.cuh"
 #include "kernels/logits/rows.cuh"
@@ -30,10 +32,6 @@ constexpr int kMultiplyingBlocks = 116;  // so that with 16 more each has a mult
 constexpr std::size_t kMaxSharedBytes = (std::size_t{48} << 10) - 3 * kTileTokens * kSharedStride * 2;
 constexpr int kWordsAtOnce = 28;  // of a row of H up to 7168
 
-// The tiles of a chunk go to `groups` blocks of `warps` warps that have one.
-struct TileGroups {
-  int groups, warps;
-};
 TileGroups tile_groups(const RouterView& router) {
   const std::int64_t tiles = router.padded_gate_rows / kTileExperts;
   const std::int64_t most = std::max<std::int64_t>(kMultiplyingBlocks / router.num_chunks, 1);
@@ -91,33 +89,6 @@ __device__ void multiply(const RouterView& router, const CallView& call, const H
   clear_other_side(handover, state, static_cast<unsigned>(tiles.groups * router.num_chunks));
 }
 
-// sums[0 .. G) of one row, visible to the block: what the blocks that multiply hand over, folded.
-__device__ __noinline__ void multiply_row(Block block, const RouterView& router, const std::uint16_t* input,
-                                          float* sums) {
-  const int lane = Warp().rank();
-  for (int tile = block.warp(); tile < router.padded_gate_rows / kTileExperts; tile += block.num_warps()) {
-    float low = 0.0f, high = 0.0f;  // experts lane / 4 and + 8 of the tile, in the lanes that have token 0
-    for (int chunk = 0; chunk < router.num_chunks; ++chunk) {
-      const int num_steps = steps_of_chunk(router, chunk);
-      Fragment weights[kChunkSteps];
-      load_weights(router, 0, tile, chunk, num_steps, lane, weights);
-      const auto token = [&](int, int s) {
-        if (s >= num_steps) return uint2{};
-        const std::uint16_t* columns = input + chunk * kChunkWidth + s * kStepWidth + 4 * (lane % 4);
-        return lane / 4 == 0 ? *reinterpret_cast<const uint2*>(columns) : uint2{};
-      };
-      Accumulator chunk_sums[1];
-      sum_chunk(router, tile, chunk, num_steps, lane, weights, token, chunk_sums);
-      low = chunk == 0 ? chunk_sums[0].values[0] : fadd(low, chunk_sums[0].values[0]);
-      high = chunk == 0 ? chunk_sums[0].values[2] : fadd(high, chunk_sums[0].values[2]);
-    }
-    const int expert = tile * kTileExperts + lane / 4;
-    if (lane % 4 == 0 && expert < router.gate_rows) sums[expert] = low;
-    if (lane % 4 == 0 && expert + 8 < router.gate_rows) sums[expert + 8] = high;
-  }
-  block.sync();
-}
-
 // The sums of a row, each to take(expert, sum) by the thread that keeps it, every block.size-th, and a barrier. sums:
 // scratch, [G], which take(expert, ...) may overwrite at its place.
 template <class Take>
@@ -138,29 +109,6 @@ __device__ __forceinline__ void receive_sums(Block block, const RouterView& rout
   multiply_row(block, router, call.input + row * call.input_stride, sums);
   for (int e = block.rank(); e < router.gate_rows; e += block.size) take(e, sums[e]);
   block.sync();
-}
-
-struct Bookkeeping {
-  bool wanted;
-  BookkeepOutputs outputs;
-};
-
-// By each block that has written the slot_ids of its row; the one that comes last does it for all.
-__device__ void bookkeep(Block block, const RouterView& router, const CallView& call, const Handover& handover,
-                         const Bookkeeping& bookkeeping, unsigned char* shared) {
-  __shared__ bool is_last;
-  block.sync();
-  if (block.rank() == 0) {
-    __threadfence();
-    const auto num_rows = static_cast<std::uint32_t>(call.num_tokens);
-    is_last = atomicAdd(&handover.state->rows_done, 1u) == num_rows - 1;
-    if (is_last) handover.state->rows_done = 0;
-    __threadfence();
-  }
-  block.sync();
-  if (!is_last) return;
-  bookkeep_few(block, call.slot_ids, static_cast<int>(call.num_tokens) * router.columns, router.gate_rows,
-               bookkeeping.outputs, few_slots_memory(router.gate_rows, shared));
 }
 
 // A row, by the code for any spec. False: it has no answer.
@@ -289,6 +237,7 @@ cudaError_t launch_fused(const RouterView& router, const CallView& call, const H
   const auto threads = static_cast<unsigned>(num_threads(router));
   const auto blocks = static_cast<unsigned>(tiles.groups * router.num_chunks + call.num_tokens);
   const Bookkeeping to_do = bookkeeping == nullptr ? Bookkeeping{} : Bookkeeping{true, *bookkeeping};
+  if (can_route_few(router, call)) return launch_few(router, call, handover, tiles, to_do, stream);
   return launch_pdl(kernel_of(lean_of(router)), dim3(blocks), dim3(threads), shared_bytes(router), stream, router, call,
                     handover, tiles, to_do);
 }

@@ -21,7 +21,7 @@ SAMEBITS_HOST_DEVICE constexpr int select_threads(int gate_rows) {
 // memory; sync_all(x) is a sync that returns whether x is true for all threads.
 struct Warp {
   static constexpr int size = kWarpSize;
-  __device__ int rank() const { return static_cast<int>(threadIdx.x) % kWarpSize; }
+  __device__ int rank() const { return static_cast<int>(threadIdx.x % kWarpSize); }
   __device__ int warp() const { return 0; }
   __device__ int num_warps() const { return 1; }
   __device__ void sync() const { __syncwarp(); }
@@ -31,7 +31,7 @@ struct Block {
   int size;
   __device__ Block() : size(static_cast<int>(blockDim.x)) {}
   __device__ int rank() const { return static_cast<int>(threadIdx.x); }
-  __device__ int warp() const { return static_cast<int>(threadIdx.x) / kWarpSize; }
+  __device__ int warp() const { return static_cast<int>(threadIdx.x / kWarpSize); }
   __device__ int num_warps() const { return size / kWarpSize; }
   __device__ void sync() const { __syncthreads(); }
   __device__ bool sync_all(bool x) const { return __syncthreads_and(x ? 1 : 0) != 0; }

@@ -26,6 +26,12 @@ struct Softplus {
 struct SqrtSoftplus {
   static __device__ float at(float x) { return sqrt_softplus_of(x); }
 };
+struct NearSigmoid {
+  static __device__ float at(float x) { return is_near(x) ? near_sigmoid_of(x) : sigmoid_of(x); }
+};
+struct NearSqrtSoftplus {
+  static __device__ float at(float x) { return is_near(x) ? near_sqrt_softplus_of(x) : sqrt_softplus_of(x); }
+};
 struct Tanh {
   static __device__ float at(float x) { return tanh_of(x); }
 };
@@ -65,8 +71,10 @@ using ElementwiseSweep = DeviceTest;
 TEST_F(ElementwiseSweep, RecordedBitsOfAllInputs) {
   EXPECT_EQ(hash_of<Exp>(), 0xd93c1df4b1c04372u);
   EXPECT_EQ(hash_of<Sigmoid>(), 0xba4b8da61b443969u);
+  EXPECT_EQ(hash_of<NearSigmoid>(), 0xba4b8da61b443969u);
   EXPECT_EQ(hash_of<Softplus>(), 0x7603eb5ffd76a2d4u);
   EXPECT_EQ(hash_of<SqrtSoftplus>(), 0x3ab95435024e0534u);
+  EXPECT_EQ(hash_of<NearSqrtSoftplus>(), 0x3ab95435024e0534u);
   EXPECT_EQ(hash_of<Tanh>(), 0xa24a1493d568d3e4u);
   EXPECT_EQ(hash_of<Log>(), 0x7c195c434f30c997u);
   EXPECT_EQ(hash_of<Log1p>(), 0xcd97ac654beed014u);

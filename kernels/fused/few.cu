@@ -1,0 +1,371 @@
+// Logits and selection of up to 16 rows in one launch, for most routers that lean.h knows (few.h): as fused.cu does it,
+// with the selection by all warps (block_choice.cuh). Rows that this does not serve, by their values, take the way of
+// lean.cuh.
+//
+// What keeps it short: parameters lie in the order of their use; bounds are constants where the shape is a common one;
+// what is rare is out of line. Grid: (tile groups x chunks) + T blocks.
+#include "kernels/fused/few.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/pdl.h"
+#include "kernels/fused/bookkeep_few.cuh"
+#include "kernels/fused/few_words.cuh"
+#include "kernels/fused/multiply_row.cuh"
+#include "kernels/fused/words.cuh"
+#include "kernels/logits/decode_tile.cuh"
+#include "kernels/select/block_choice.cuh"
+#include "kernels/select/copy_bias.cuh"
+#include "kernels/select/lean.cuh"
+
+namespace samebits::cuda {
+namespace {
+
+constexpr int kMaxRows = 16;
+constexpr int kCopyingThreads = 4 * kWarpSize;  // the fewest that copy the tokens
+
+// How columns are written. A weight is its score divided by max(sum + eps, least_divisor), times scale.
+struct alignas(16) ColumnRule {
+  float eps, least_divisor, scale;
+  unsigned rare;  // bits below; 0: int32 ids and fp32 weights as they are, no slots
+};
+constexpr unsigned kWideIds = 1, kRoundWeights = 2, kNarrowWeights = 4, kSlots = 8;
+
+// What the launch reads of router, call and hand-over, in the order of its use.
+struct FewCall {
+  const Fragment* weights;
+  const std::uint16_t* input;
+  std::uint32_t* words;
+  HandoverState* state;
+  const std::int32_t* num_valid_rows;
+  std::int32_t num_tokens, input_stride;
+  std::int32_t warps, groups, group_magic;  // block / groups = block * group_magic >> 16
+  std::int32_t tiles, chunks;
+  std::int32_t multiplying_blocks, arrivals;
+
+  const float* bias;  // null: none
+  const std::int32_t* row_class;
+  ChoiceSizes sizes;
+  std::int32_t bias_variants, patience;
+  void *ids, *weights_out;
+  float* logits;
+  std::int32_t* slot_ids;
+  std::int32_t ids_stride, weights_stride, logits_stride;
+  bool round_logits, bookkeeps;
+  ColumnRule rule;
+};
+
+__device__ __forceinline__ int rows_of(const FewCall& few) {
+  return few.num_valid_rows == nullptr ? few.num_tokens : min(max(__ldg(few.num_valid_rows), 0), few.num_tokens);
+}
+
+__device__ __forceinline__ Handover handover_of(const FewCall& few) {
+  return {few.state, few.words, few.patience};
+}
+
+// By one thread of each block, when all threads of the block have read the state.
+__device__ __forceinline__ void arrive(const FewCall& few) {
+  asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(&few.state->arrivals),
+               "r"(blockIdx.x == 0 ? few.arrivals : 1)
+               : "memory");
+}
+
+template <int kTokenTiles>
+__device__ __forceinline__ void multiply(const FewCall& few) {
+  __shared__ alignas(16) std::uint16_t tokens[kTokenTiles * kTileTokens][kSharedStride];
+  const int lane = Warp().rank(), warp = Block().warp();
+  const int chunk = static_cast<int>(blockIdx.x) * few.group_magic >> 16;
+  const int tile = (static_cast<int>(blockIdx.x) - chunk * few.groups) * few.warps + warp;
+  const bool has_tile = warp < few.warps && tile < few.tiles;
+  Fragment weights[kChunkSteps];
+  if (has_tile) {
+    const Fragment* fragments = few.weights + ((tile * few.chunks + chunk) * kChunkSteps * kFragmentLanes + lane);
+#pragma unroll
+    for (int s = 0; s < kChunkSteps; ++s) weights[s] = __ldg(fragments + s * kFragmentLanes);
+  }
+  wait_for_previous_kernel();
+  // The warps without a tile copy, a row each at a time. Padding rows are read, too, rather than wait for their number.
+  if (warp >= few.warps) {
+    const int copying_warps = static_cast<int>(blockDim.x) / kWarpSize - few.warps;
+    const std::uint16_t* column = few.input + chunk * kChunkWidth + lane * 8;
+    for (int row = warp - few.warps; row < few.num_tokens; row += copying_warps) {
+      __pipeline_memcpy_async(&tokens[row][lane * 8], column + std::int64_t{row} * few.input_stride, sizeof(uint4));
+    }
+    __pipeline_commit();
+  }
+  const HandoverState state = read_state(handover_of(few));
+  const int num_rows = rows_of(few);
+  __pipeline_wait_prior(0);
+  __syncthreads();
+  const int side = side_of(state);
+  if (has_tile) {
+    std::uint32_t* words = few.words + side * kWordsOfSide;
+    if constexpr (kTokenTiles == 1) {
+      Accumulator sums[1] = {};
+#pragma unroll
+      for (int s = 0; s < kChunkSteps; ++s) multiply_tile(sums[0], weights[s], tokens_of_step(tokens, 0, s, lane));
+      write_side_by_side(words, few.chunks, num_rows, chunk, tile, lane, sums[0]);
+    } else {
+      write_rows(words, few.chunks, num_rows, chunk, tile, lane,
+                 multiply_halves(weights, [&](int n, int s) { return tokens_of_step(tokens, n, s, lane); }));
+    }
+  }
+  if (threadIdx.x == 0) {
+    arrive(few);
+    if (blockIdx.x == 0) {
+      few.state->used[side] = static_cast<std::uint32_t>(num_rows * words_of_row<kTokenTiles>(few.chunks));
+    }
+  }
+  clear_other_side(handover_of(few), state, static_cast<unsigned>(few.multiplying_blocks));
+}
+
+// Where the column of this thread's rank goes.
+struct Column {
+  unsigned char *id, *weight;
+  std::int32_t* slot;
+};
+__device__ __forceinline__ Column column_of(const FewCall& few, int row, int column) {
+  const unsigned rare = few.rule.rare;
+  return {static_cast<unsigned char*>(few.ids) +
+              (std::int64_t{row} * few.ids_stride + column) * ((rare & kWideIds) != 0 ? 8 : 4),
+          static_cast<unsigned char*>(few.weights_out) +
+              (std::int64_t{row} * few.weights_stride + column) * ((rare & kNarrowWeights) != 0 ? 2 : 4),
+          few.slot_ids + (row * few.sizes.k + column)};
+}
+__device__ __forceinline__ void write_rare_column(unsigned rare, const Column& column, std::int32_t id, float weight) {
+  if ((rare & kWideIds) != 0) {
+    *reinterpret_cast<std::int64_t*>(column.id) = id;
+  } else {
+    *reinterpret_cast<std::int32_t*>(column.id) = id;
+  }
+  if ((rare & kRoundWeights) != 0) weight = round_to_bf16(weight);
+  if (!is_finite(weight)) weight = 0.0f;
+  if ((rare & kNarrowWeights) != 0) {
+    const float rounded = round_to_bf16(weight);  // may be Inf
+    *reinterpret_cast<std::uint16_t*>(column.weight) = float_to_bf16(is_finite(rounded) ? rounded : 0.0f);
+  } else {
+    *reinterpret_cast<float*>(column.weight) = weight;
+  }
+  if ((rare & kSlots) != 0) *column.slot = id;
+}
+
+// The columns of the chosen, by the threads of the first k ranks.
+__device__ __forceinline__ void write_chosen(int rank, const Column& column, const ColumnRule& rule_at,
+                                             const BlockChoice& choice) {
+  const float4 low = reinterpret_cast<const float4*>(choice.scores)[0];
+  const float4 high = reinterpret_cast<const float4*>(choice.scores)[1];
+  const float value = choice.scores[rank];
+  const int id = choice.ids[rank];
+  const ColumnRule rule = rule_at;
+  float sum = fadd(fadd(fadd(low.x, low.y), low.z), low.w);
+  sum = fadd(fadd(fadd(fadd(sum, high.x), high.y), high.z), high.w);  // +0 behind the last
+  float divisor = fadd(sum, rule.eps);
+  divisor = divisor > rule.least_divisor ? divisor : rule.least_divisor;
+  const float weight = divisor == 0.0f ? 0.0f : fmul(fdiv(value, divisor), rule.scale);
+  if (rule.rare == 0) {
+    *reinterpret_cast<std::int32_t*>(column.id) = id;
+    *reinterpret_cast<float*>(column.weight) = is_finite(weight) ? weight : 0.0f;
+  } else {
+    write_rare_column(rule.rare, column, id, weight);
+  }
+}
+
+// A row that block_choice.cuh does not serve, or whose words have not come. The logit is this thread's, if received.
+template <Lean kLean>
+__device__ __noinline__ void select_slowly(const RouterView& router, const CallView& call, int row, bool received,
+                                           float logit, bool has_answer, const float* bias, unsigned char* shared) {
+  const Block block;
+  const LeanMemory memory = lean_memory(router.gate_rows, shared);
+  const int expert = block.rank();
+  if (!block.sync_all(received)) {
+    multiply_row(block, router, call.input + row * call.input_stride, memory.scores);
+    if (expert < router.gate_rows) logit = lean_logit(router, memory.scores[expert]);
+    block.sync();
+  }
+  if (expert < router.gate_rows) {
+    if (call.router_logits != nullptr) call.router_logits[row * call.router_logits_stride + expert] = logit;
+    take_logit<kLean>(memory, bias, expert, logit);
+  }
+  block.sync();
+  if (has_answer) {
+    lean_select<kLean>(block, router, call, row, bias, memory);
+  } else if (block.warp() == 0) {
+    write_no_experts(router, call, row);
+  }
+}
+
+template <Lean kLean, int kChunks, int kWarps, int kTokenTiles>
+__device__ __forceinline__ void select(const FewCall& few, const RouterView& router, const CallView& call,
+                                       const Bookkeeping& bookkeeping) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  __shared__ BlockChoice choice;
+  __shared__ ColumnRule rule;  // parameters are slow to reach where the row waits for them
+  const Block block;
+  const int row = static_cast<int>(blockIdx.x) - few.multiplying_blocks;
+  const ChoiceThread thread = choice_thread(few.sizes);
+  const int expert = min(thread.rank, thread.experts - 1);  // threads behind the last do as that one does
+  float bias = 0.0f;
+  if (few.bias_variants == 1) bias = __ldg(few.bias + expert);
+  wait_for_previous_kernel();
+  const HandoverState state = read_state(handover_of(few));
+  clear_choice(thread, choice);
+  if (thread.rank == 0) rule = few.rule;
+  const Column column = column_of(few, row, thread.rank);
+  if (row < rows_of(few)) {
+    bool has_answer = true;
+    const float* biases = few.bias;
+    if (few.bias_variants > 1) {
+      const std::int32_t row_class = few.row_class == nullptr ? 0 : few.row_class[row];
+      has_answer = row_class >= 0 && row_class < few.bias_variants;
+      if (has_answer) biases += row_class * few.sizes.experts;
+      bias = __ldg(biases + expert);
+    }
+    float* const logit_at =
+        few.logits == nullptr ? nullptr : few.logits + (std::int64_t{row} * few.logits_stride + expert);
+    const std::uint32_t* words =
+        few.words + side_of(state) * kWordsOfSide +
+        (row * words_of_row<kTokenTiles>(few.chunks) + expert * (kTokenTiles == 1 ? kSideBySide : 1));
+    float logit = 0.0f;
+    const bool received = receive_sum<kChunks, kTokenTiles>(words, few.chunks, few.patience, logit);
+    if (few.round_logits) logit = round_to_bf16(logit);
+    const bool chosen = choose_by_block<kLean, kWarps>(thread, few.sizes, logit, bias, received && has_answer, choice);
+    if (logit_at != nullptr && received) *logit_at = logit;
+    if (!chosen) {
+      select_slowly<kLean>(router, call, row, received, logit, has_answer, biases, shared);
+    } else if (thread.rank < thread.k) {
+      write_chosen(thread.rank, column, rule, choice);
+    }
+  } else {
+    if (thread.rank < thread.k) write_rare_column(few.rule.rare, column, -1, 0.0f);
+    block.sync();
+  }
+  if (threadIdx.x == 0) arrive(few);
+  if (few.bookkeeps) bookkeep(block, router, call, handover_of(few), bookkeeping, shared);
+}
+
+template <Lean kLean, int kChunks, int kWarps, int kTokenTiles>
+__global__ void __launch_bounds__(kMaxSelectThreads)
+    few_kernel(const __grid_constant__ FewCall few, const __grid_constant__ RouterView router,
+               const __grid_constant__ CallView call, const __grid_constant__ Bookkeeping bookkeeping) {
+  let_next_kernel_start();
+  const bool selects = static_cast<int>(blockIdx.x) >= few.multiplying_blocks;
+  if (!selects) multiply<kTokenTiles>(few);
+  // The multiplying blocks are to find their code at the start of the kernel, where it comes from memory the sooner.
+  // The compiler puts it behind the other where it sees that one of the two runs; so the barrier tells, of one value.
+  if (__syncthreads_or(selects ? 1 : 0) != 0) {
+    select<kLean, kChunks, kWarps, kTokenTiles>(few, router, call, bookkeeping);
+  }
+}
+
+using Kernel = void (*)(FewCall, RouterView, CallView, Bookkeeping);
+
+// The commonest shapes have kernels of their own: of so many chunks, and experts of up to so many warps.
+template <Lean kLean, int kChunks, int kWarps>
+bool has_shape(Lean lean, const FewCall& few) {
+  return lean == kLean && few.chunks == kChunks && few.sizes.experts <= kWarps * kWarpSize;
+}
+template <Lean kLean, int kChunks, int kWarps>
+Kernel kernel_of_shape(const FewCall& few) {
+  return few.num_tokens <= kSideBySideRows ? few_kernel<kLean, kChunks, kWarps, 1>
+                                           : few_kernel<kLean, kChunks, kWarps, 2>;
+}
+template <Lean kLean>
+Kernel kernel_of_any_shape(const FewCall& few) {
+  return kernel_of_shape<kLean, kAnyChunks, kMostChoiceWarps>(few);
+}
+Kernel kernel_of(Lean lean, const FewCall& few) {
+  if (has_shape<Lean::kSigmoid, 16, 12>(lean, few)) return kernel_of_shape<Lean::kSigmoid, 16, 12>(few);
+  if (has_shape<Lean::kSigmoidGroups, 28, 8>(lean, few)) return kernel_of_shape<Lean::kSigmoidGroups, 28, 8>(few);
+  if (has_shape<Lean::kSigmoid, 28, 12>(lean, few)) return kernel_of_shape<Lean::kSigmoid, 28, 12>(few);
+  if (has_shape<Lean::kSqrtSoftplus, 20, 12>(lean, few)) return kernel_of_shape<Lean::kSqrtSoftplus, 20, 12>(few);
+  if (has_shape<Lean::kSoftmax, 8, 4>(lean, few)) return kernel_of_shape<Lean::kSoftmax, 8, 4>(few);
+  switch (lean) {
+    case Lean::kSigmoid:
+      return kernel_of_any_shape<Lean::kSigmoid>(few);
+    case Lean::kSigmoidGroups:
+      return kernel_of_any_shape<Lean::kSigmoidGroups>(few);
+    case Lean::kSqrtSoftplus:
+      return kernel_of_any_shape<Lean::kSqrtSoftplus>(few);
+    case Lean::kSoftmax:
+      return kernel_of_any_shape<Lean::kSoftmax>(few);
+    case Lean::kNo:
+      break;
+  }
+  return nullptr;
+}
+
+bool has_known_groups(const RouterView& router) {
+  const samebits_router_spec& spec = router.spec;
+  return spec.n_group <= 1 ||
+         (spec.num_experts == spec.n_group * kWarpSize && spec.top_k > 1 &&
+          spec.group_score == SAMEBITS_GROUP_SCORE_TOP2_SUM && spec.group_mask != SAMEBITS_GROUP_MASK_ZERO);
+}
+
+bool fits_int32(std::int64_t stride) {
+  return stride >= 0 && stride < (std::int64_t{1} << 26);
+}
+
+FewCall few_call(const RouterView& router, const CallView& call, const Handover& handover, const TileGroups& tiles,
+                 bool bookkeeps) {
+  const samebits_router_spec& spec = router.spec;
+  FewCall few{};
+  few.weights = reinterpret_cast<const Fragment*>(router.weight_fragments);
+  few.input = call.input;
+  few.words = handover.words;
+  few.state = handover.state;
+  few.num_valid_rows = call.num_valid_rows;
+  few.num_tokens = static_cast<std::int32_t>(call.num_tokens);
+  few.input_stride = static_cast<std::int32_t>(call.input_stride);
+  few.warps = tiles.warps;
+  few.groups = tiles.groups;
+  few.group_magic = static_cast<std::int32_t>(ceil_div(1 << 16, tiles.groups));
+  few.tiles = router.padded_gate_rows / kTileExperts;
+  few.chunks = router.num_chunks;
+  few.multiplying_blocks = tiles.groups * router.num_chunks;
+  few.arrivals = static_cast<std::int32_t>(kArrivals) - (few.multiplying_blocks + few.num_tokens - 1);
+  few.bias = router.selection_bias;
+  few.row_class = call.row_class;
+  few.sizes = {router.gate_rows, router.top_k, spec.n_group, spec.topk_group};
+  few.bias_variants = router.selection_bias == nullptr ? 0 : spec.num_bias_variants;
+  few.patience = handover.patience;
+  few.ids = call.topk_ids;
+  few.weights_out = call.topk_weights;
+  few.logits = call.router_logits;
+  few.slot_ids = call.slot_ids;
+  few.ids_stride = static_cast<std::int32_t>(call.ids_stride);
+  few.weights_stride = static_cast<std::int32_t>(call.weights_stride);
+  few.logits_stride = static_cast<std::int32_t>(call.router_logits_stride);
+  // Scores are no less than +0, and so is their sum: no eps is an eps of 0, and only a floor is above -1.
+  few.rule.eps = spec.eps_mode == SAMEBITS_EPS_ADD ? spec.eps : 0.0f;
+  few.rule.least_divisor = spec.eps_mode == SAMEBITS_EPS_CLAMP_MIN ? spec.eps : -1.0f;
+  few.rule.scale = spec.scale_stage == SAMEBITS_SCALE_ON_EXPERT_OUTPUT ? 1.0f : spec.routed_scaling_factor;
+  few.round_logits = spec.logits_dtype == SAMEBITS_BF16;
+  few.rule.rare = (call.ids_int64 ? kWideIds : 0) | (spec.weights_dtype == SAMEBITS_BF16 ? kRoundWeights : 0) |
+                  (call.weights_bf16 ? kNarrowWeights : 0) | (call.slot_ids != nullptr ? kSlots : 0);
+  few.bookkeeps = bookkeeps;
+  return few;
+}
+
+}  // namespace
+
+bool can_route_few(const RouterView& router, const CallView& call) {
+  return lean_of(router) != Lean::kNo && has_known_groups(router) && router.num_parts == 1 &&
+         router.hidden_size % kChunkWidth == 0 && router.num_chunks <= kMostChunks &&
+         call.num_tokens * round_up(router.num_chunks, kSideBySide) * kWordStride <= kWordsOfSide &&
+         router.top_k <= kMostChosen && router.gate_rows <= kMostChoiceWarps * kWarpSize &&
+         call.num_tokens <= kMaxRows && fits_int32(call.input_stride) && fits_int32(call.ids_stride) &&
+         fits_int32(call.weights_stride) && fits_int32(call.router_logits_stride);
+}
+
+cudaError_t launch_few(const RouterView& router, const CallView& call, const Handover& handover,
+                       const TileGroups& tiles, const Bookkeeping& bookkeeping, cudaStream_t stream) {
+  const FewCall few = few_call(router, call, handover, tiles, bookkeeping.wanted);
+  const int threads = std::max(select_threads(router.gate_rows), tiles.warps * kWarpSize + kCopyingThreads);
+  const std::size_t bytes =
+      std::max(static_cast<std::size_t>(lean_bytes(router.gate_rows)), few_slots_bytes(router.gate_rows));
+  return launch_pdl(kernel_of(lean_of(router), few),
+                    dim3(static_cast<unsigned>(few.multiplying_blocks + few.num_tokens)),
+                    dim3(static_cast<unsigned>(threads)), bytes, stream, few, router, call, bookkeeping);
+}
+
+}  // namespace samebits::cuda
