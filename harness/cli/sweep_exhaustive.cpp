@@ -110,7 +110,10 @@ int sweep_exhaustive(const SweepOptions& options, const std::string& program) {
   const std::vector<std::string> laws =
       options.laws.empty() ? std::vector<std::string>{std::begin(kLaws), std::end(kLaws)} : options.laws;
   Report header = sweep_header(options, spec, *subject);
-  if (sweeps.size() == 1 && !sweeps.front()->takes_spec) header.spec = fmt::format("those of {}", options.exhaustive);
+  if (!sweeps.front()->takes_spec) {  // and with all of them the pairs of one more
+    header.spec =
+        fmt::format("those of {}", sweeps.size() == 1 ? options.exhaustive : "the sweeps, and " + header.spec);
+  }
   Campaign campaign(std::move(header), laws);
   campaign.count_all_as(spec.spec);
   Progress progress(progress_mode(options.progress));

@@ -98,6 +98,8 @@ TEST_F(Exhaustive, WeakOrders) {
 }
 TEST_F(Exhaustive, TiedPairs) {
   expect_clean("tied_pairs", 4 * 41328);
+  const json ties = {{"claim", "ties lowest_index"}, {"state", "verified"}, {"by", "selection"}};
+  EXPECT_THAT(report()["claims_judged"], testing::Contains(ties));
   EXPECT_EQ(report()["laws"]["selection"]["verdict"], "pass");
 }
 TEST_F(Exhaustive, Flags) {
