@@ -99,6 +99,8 @@ class CudaMemory final : public Memory {
  public:
   CudaMemory() {
     check(cudaSetDevice(0), "cudaSetDevice(0)");
+    // A process that waits leaves its core to the oracle, of this process or of those beside it.
+    check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "cudaSetDeviceFlags");
     check(cudaFree(nullptr), "creating the CUDA context");
   }
   int kind() const override { return SAMEBITS_MEMORY_DEVICE; }
