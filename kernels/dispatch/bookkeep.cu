@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pdl.h"
+#include "kernels/dispatch/bookkeep_at_once.h"
 
 namespace samebits::cuda {
 namespace {
@@ -57,19 +58,6 @@ __global__ void __launch_bounds__(kThreads) number_slots(std::int64_t num_slots,
   const std::int64_t slot = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (slot < num_slots) slots[slot] = static_cast<std::int32_t>(slot);
 }
-
-#ifdef SAMEBITS_MUTANT_ATOMICS_FOR_SLOT_ORDER
-// Instead of number_slots: slots, and their ids with them, enter the sort in the order in which *counter meets them.
-__global__ void __launch_bounds__(kThreads)
-    number_slots_by_atomics(const std::uint32_t* slot_ids, std::int64_t num_slots, std::uint32_t* counter,
-                            std::uint32_t* ids, std::int32_t* slots) {
-  const std::int64_t slot = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (slot >= num_slots) return;
-  const std::uint32_t place = atomicAdd(counter, 1);
-  ids[place] = slot_ids[slot];
-  slots[place] = static_cast<std::int32_t>(slot);
-}
-#endif
 
 // First index of `sorted` [count] with a value of at least `value`.
 __device__ std::int64_t lower_bound(const std::uint32_t* sorted, std::int64_t count, std::uint32_t value) {
@@ -170,6 +158,13 @@ dim3 blocks_of(std::int64_t count) {
   return dim3(static_cast<unsigned>(ceil_div(count, kThreads)));
 }
 
+// Elements of sorted_token_ids.
+std::int64_t num_places_of(std::int64_t num_slots, std::int64_t gate_rows, std::int64_t block_size) {
+  if (block_size == 0) return 0;
+  const std::int64_t fill = std::min(gate_rows, num_slots) * (block_size - 1);
+  return (num_slots + fill) / block_size * block_size;
+}
+
 }  // namespace
 
 std::size_t bookkeep_scratch_bytes(std::int64_t num_tokens, std::int64_t columns, std::int64_t gate_rows) {
@@ -184,6 +179,9 @@ std::size_t bookkeep_scratch_bytes(std::int64_t num_tokens, std::int64_t columns
 cudaError_t launch_bookkeep(const RouterView& router, const CallView& call, const BookkeepOutputs& outputs,
                             void* scratch_memory, std::size_t scratch_bytes, cudaStream_t stream) {
   const std::int64_t num_slots = call.num_tokens * router.columns;
+  const std::int64_t num_places = num_places_of(num_slots, router.gate_rows, outputs.block_size);
+  if (can_bookkeep_at_once(num_slots, router.gate_rows, outputs.block_size))
+    return launch_bookkeep_at_once(call.slot_ids, num_slots, num_places, router.gate_rows, outputs, stream);
   const Scratch scratch(scratch_memory, num_slots, router.gate_rows);
   cub::DoubleBuffer<std::uint32_t> ids(reinterpret_cast<std::uint32_t*>(call.slot_ids), scratch.other_ids);
   cub::DoubleBuffer<std::int32_t> slots(scratch.slots, scratch.other_slots);
@@ -191,13 +189,6 @@ cudaError_t launch_bookkeep(const RouterView& router, const CallView& call, cons
   if (num_slots > 0) {
     error = launch_pdl(number_slots, blocks_of(num_slots), kThreads, 0, stream, num_slots, scratch.slots);
     if (error != cudaSuccess) return error;
-#ifdef SAMEBITS_MUTANT_ATOMICS_FOR_SLOT_ORDER
-    auto* counter = reinterpret_cast<std::uint32_t*>(scratch.offsets);
-    cudaMemsetAsync(counter, 0, sizeof(*counter), stream);
-    number_slots_by_atomics<<<blocks_of(num_slots), kThreads, 0, stream>>>(ids.Current(), num_slots, counter,
-                                                                           ids.Alternate(), slots.Current());
-    ids.selector ^= 1;
-#endif
     std::size_t sort_bytes = scratch_bytes - scratch.bytes;
     error = sort_slots(scratch.sort, sort_bytes, ids, slots, num_slots, router.gate_rows, stream);
     if (error != cudaSuccess) return error;
@@ -211,9 +202,6 @@ cudaError_t launch_bookkeep(const RouterView& router, const CallView& call, cons
     if (error != cudaSuccess) return error;
   }
   if (outputs.sorted_token_ids == nullptr && outputs.expert_ids == nullptr) return cudaSuccess;
-  const std::int64_t block_size = outputs.block_size;
-  const std::int64_t fill = std::min<std::int64_t>(router.gate_rows, num_slots) * (block_size - 1);
-  const std::int64_t num_places = (num_slots + fill) / block_size * block_size;
   if (num_places == 0) return cudaSuccess;
   return launch_pdl(write_blocks, blocks_of(num_places), kThreads, 0, stream, slots.Current(), num_slots, num_places,
                     router.gate_rows, scratch.offsets, scratch.padded_offsets, outputs);

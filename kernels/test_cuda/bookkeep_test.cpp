@@ -145,10 +145,11 @@ void expect_same(const Shape& shape, Ids kind, unsigned wanted) {
 class BookkeepTest : public DeviceTest {};
 
 TEST_F(BookkeepTest, EqualsTheCpu) {
-  const Shape shapes[] = {{0, 8, 256, 0},   {0, 8, 256, 64},   {1, 1, 1, 1},       {1, 1, 1, 128},
-                          {1, 8, 256, 64},  {3, 2, 8, 5},      {128, 8, 288, 128}, {257, 22, 512, 7},
-                          {1000, 1, 3, 16}, {4097, 6, 64, 64}, {5, 64, 2304, 64},  {999, 320, 2560, 32},
-                          {30000, 9, 1, 3}, {8193, 8, 255, 1}};
+  const Shape shapes[] = {{0, 8, 256, 0},    {0, 8, 256, 64},   {1, 1, 1, 1},         {1, 1, 1, 128},
+                          {1, 8, 256, 64},   {3, 2, 8, 5},      {128, 8, 288, 128},   {257, 22, 512, 7},
+                          {1000, 1, 3, 16},  {4097, 6, 64, 64}, {5, 64, 2304, 64},    {999, 320, 2560, 32},
+                          {30000, 9, 1, 3},  {8193, 8, 255, 1}, {16384, 8, 1024, 64}, {16385, 8, 1024, 64},
+                          {64, 8, 1025, 64}, {300, 10, 512, 16}};
   for (const Shape& shape : shapes) {
     const bool blocks = shape.block_size > 0;
     for (const Ids kind : {Ids::kUniform, Ids::kOneExpert, Ids::kNone, Ids::kFewWithout}) {
