@@ -67,7 +67,8 @@ __device__ __forceinline__ Sum add_to(float a, Sum x) {
   return {sum, fadd(fsub(x.high, fsub(sum, a)), x.low)};
 }
 
-// n / d where all of n, d, n / d lie between 2^-100 and 2^100: the division of fdiv without its test for other values.
+// n / d where all of n, d, n / d lie between 2^-100 and 2^100, or n is 0: the division of fdiv without its test for
+// other values, which would keep divisions from overlapping.
 __device__ __forceinline__ float normal_quotient(float n, float d) {
   float r;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
@@ -95,7 +96,7 @@ __device__ __forceinline__ float negative_argument(float x) {
 
 // 2 atanh(n / d).
 __device__ __forceinline__ Sum twice_atanh(Sum n, Sum d) {
-  const float w = fdiv(n.high, d.high);
+  const float w = normal_quotient(n.high, d.high);
   const float w_low = fmul(remainder(w, d, n), ffma(w, -0.5f, 0.5f));
   const float w2 = fmul(w, w);
   float p = 0x1.dbbb3ap-4f;
@@ -165,7 +166,7 @@ __device__ __forceinline__ float sigmoid_of(float x) {
   const detail::Sum power = detail::bounded_exp(e);
   const bool negative = x < 0.0f;
   const detail::Sum n = negative ? power : detail::Sum{1.0f, 0.0f}, d = detail::add_to(1.0f, power);
-  const float q = fdiv(n.high, d.high);
+  const float q = detail::normal_quotient(n.high, d.high);
   const float inverse = negative ? fsub(1.0f, q) : q;  // of d, near enough for a correction
   float y = ffma(detail::remainder(q, d, n), inverse, q);
   if (negative && z < -40.0f) y = detail::scale(e.high, e.n);  // there 1 + e^x rounds to 1
@@ -206,7 +207,7 @@ __device__ __forceinline__ float tanh_of(float x) {
     const detail::Sum e = detail::bounded_exp(detail::exp_parts(a <= 52.5f ? fmul(-2.0f, a) : -105.0f));
     const float n_high = fsub(1.0f, e.high);
     const detail::Sum n{n_high, fsub(fsub(fsub(1.0f, n_high), e.high), e.low)}, d = detail::add_to(1.0f, e);
-    const float q = fdiv(n.high, d.high);
+    const float q = detail::normal_quotient(n.high, d.high);
     y = ffma(detail::remainder(q, d, n), ffma(0.5f, q, 0.5f), q);
   }
   return is_nan(x) ? from_bits(kNaNBits) : from_bits(to_bits(y) | (to_bits(x) & kSignBit));

@@ -160,7 +160,7 @@ void project(const FrontProjection& front, const samebits_inputs* inputs_from, c
   check_workspace(front, num_tokens, workspace_memory, workspace_bytes);
   check_device(front.device);
 
-  const Form form = front.plain ? Form::kPlain : choose_form(front.tensor_cores, num_tokens);
+  const Form form = front.plain ? Form::kPlain : choose_form(front.view, front.tensor_cores, num_tokens);
   const Slices slices = slices_of(front.view, form, num_tokens);
   const LogitsStage stage{form, inputs.hidden_states, needs_copy(front.view, inputs.hidden_states),
                           lay_out(front.view, form, num_tokens, workspace_memory)};

@@ -11,7 +11,7 @@
 namespace samebits::cuda {
 
 // A form of the logits: plain where the tensor cores are not used; else the forced form, or the one for this many rows.
-Form choose_form(TensorCores tensor_cores, std::int64_t num_tokens);
+Form choose_form(const RouterView& router, TensorCores tensor_cores, std::int64_t num_tokens);
 
 // Whether the rows cannot be read where they are: the kernels read whole units of 16 bytes.
 bool needs_copy(const RouterView& router, const samebits_tensor& hidden_states);

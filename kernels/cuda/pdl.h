@@ -27,20 +27,36 @@ __device__ __forceinline__ void let_next_kernel_start() {
 // SAMEBITS_CUDA_PDL is not "off" (read once; for tests that compare the two).
 bool may_overlap();
 
+// The same with clusters of cluster_size blocks that are neighbours in x.
 template <class... Parameters, class... Arguments>
-cudaError_t launch_pdl(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
-                       cudaStream_t stream, Arguments... arguments) {
-  cudaLaunchAttribute overlap{};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
+cudaError_t launch_pdl_clusters(void (*kernel)(Parameters...), unsigned cluster_size, dim3 grid, dim3 block,
+                                std::size_t shared_bytes, cudaStream_t stream, Arguments... arguments) {
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (may_overlap()) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (cluster_size > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count].val.clusterDim.x = cluster_size;
+    attributes[count].val.clusterDim.y = 1;
+    attributes[count++].val.clusterDim.z = 1;
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  config.attrs = &overlap;
-  config.numAttrs = may_overlap() ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = count;
   return cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
+}
+
+template <class... Parameters, class... Arguments>
+cudaError_t launch_pdl(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
+                       cudaStream_t stream, Arguments... arguments) {
+  return launch_pdl_clusters(kernel, 1, grid, block, shared_bytes, stream, arguments...);
 }
 
 }  // namespace samebits::cuda

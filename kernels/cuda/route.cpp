@@ -39,7 +39,7 @@ void check_workspace(const RouterView& router, std::int64_t num_tokens, const vo
 
 // The fused form where it serves the call and no other one is forced.
 Form form_of_call(const Router& router, std::int64_t num_tokens) {
-  const Form form = choose_form(router.tensor_cores, num_tokens);
+  const Form form = choose_form(router.view, router.tensor_cores, num_tokens);
   const bool free = !forced_form() || *forced_form() == Form::kFused;
   return form == Form::kDecode && free && can_fuse(router.view, num_tokens) ? Form::kFused : form;
 }

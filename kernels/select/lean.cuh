@@ -81,15 +81,12 @@ __device__ inline float fold_lanes(float value, int k) {
   return sum;
 }
 
-// The best k, a lane each, and their weights. By one warp.
-__device__ inline void lean_columns(const RouterView& router, const CallView& call, std::int64_t row,
-                                    const LeanMemory& memory) {
+// The columns of a row, a lane each: expert and score of the first k lanes. By one warp.
+__device__ inline void lean_write(const RouterView& router, const CallView& call, std::int64_t row, int id,
+                                  float score) {
   const samebits_router_spec& spec = router.spec;
   const int lane = Warp().rank(), k = router.top_k;
-  take_few_best(memory.keys, router.ranked_experts, k, memory.survivors, memory.first);
-  const int id = lane < k ? id_of(memory.first[lane]) : 0;
-  float value = lane < k ? memory.scores[id] : 0.0f;
-  if (is_nan(value)) value = 0.0f;
+  float value = lane < k && !is_nan(score) ? score : 0.0f;
   if (__any_sync(kAllLanes, value == infinity())) value = value == infinity() ? 1.0f : 0.0f;
   const float sum = fold_lanes(value, k);
   float divisor = sum;
@@ -99,6 +96,15 @@ __device__ inline void lean_columns(const RouterView& router, const CallView& ca
   float weight = divisor == 0.0f ? 0.0f : fmul(fdiv(value, divisor), scale);
   if (spec.weights_dtype == SAMEBITS_BF16) weight = round_to_bf16(weight);
   if (lane < k) write_column(router, call, row, lane, id, is_finite(weight) ? weight : 0.0f);
+}
+
+// The best k, a lane each, and their weights. By one warp.
+__device__ inline void lean_columns(const RouterView& router, const CallView& call, std::int64_t row,
+                                    const LeanMemory& memory) {
+  const int lane = Warp().rank(), k = router.top_k;
+  take_few_best(memory.keys, router.ranked_experts, k, memory.survivors, memory.first);
+  const int id = lane < k ? id_of(memory.first[lane]) : 0;
+  lean_write(router, call, row, id, lane < k ? memory.scores[id] : 0.0f);
 }
 
 // After take_logit for all experts and a sync of the team.

@@ -55,22 +55,29 @@ __device__ void take_first(RankAt rank_at, int n, int count, Rank* first) {
   __syncwarp();
 }
 
+// Those of ranks[0 .. n), which are 16-byte aligned and followed by kNoRank up to a multiple of kRankPadding, that are
+// larger.
+inline constexpr int kRankPadding = 8;
+__device__ inline int count_larger(const Rank* ranks, int n, Rank than) {
+  int larger = 0;
+  for (int j = 0; j < n; j += kRankPadding) {
+#pragma unroll
+    for (int pair = 0; pair < kRankPadding / 2; ++pair) {
+      const ulonglong2 others = *reinterpret_cast<const ulonglong2*>(ranks + j + 2 * pair);
+      larger += (others.x > than ? 1 : 0) + (others.y > than ? 1 : 0);
+    }
+  }
+  return larger;
+}
+
 // The same for few ranks, each of which counts those before it. ranks: 16-byte aligned, with room for kRankPadding
 // more, which this overwrites; visible to the warp afterwards.
-inline constexpr int kRankPadding = 8;
 __device__ inline void order_few(Rank* ranks, int n, int count, Rank* first) {
   if (Warp().rank() < kRankPadding) ranks[n + Warp().rank()] = kNoRank;
   __syncwarp();
   for (int i = Warp().rank(); i < n; i += kWarpSize) {
     const Rank mine = ranks[i];
-    int place = 0;
-    for (int j = 0; j < n; j += kRankPadding) {
-#pragma unroll
-      for (int pair = 0; pair < kRankPadding / 2; ++pair) {
-        const ulonglong2 others = *reinterpret_cast<const ulonglong2*>(ranks + j + 2 * pair);
-        place += (others.x > mine ? 1 : 0) + (others.y > mine ? 1 : 0);
-      }
-    }
+    const int place = count_larger(ranks, n, mine);
     if (place < count && mine != kNoRank) first[place] = mine;
   }
   __syncwarp();
