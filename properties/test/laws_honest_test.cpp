@@ -99,7 +99,9 @@ TEST(HonestRouter, DoublePrecisionKeepsTheLawsOfAnErrorBound) {
 TEST(HonestRouter, OracleKeepsTheLawsOfAnErrorBoundToo) {
   FakeRouter router(bounded_claims());
   expect_all_pass(judge_many(small_spec(), router, 100));
+  expect_all_pass(judge_many(grouped_spec(), router, 100));
   expect_all_pass(judge_many(softmax_spec(), router, 100));
+  expect_all_pass(judge_many(sqrt_softplus_spec(), router, 100));
 }
 
 }  // namespace
