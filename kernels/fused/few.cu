@@ -14,7 +14,7 @@
 #include "kernels/fused/multiply_row.cuh"
 #include "kernels/fused/words.cuh"
 #include "kernels/logits/decode_tile.cuh"
-#include "kernels/select/block_choice.cuh"
+#include "kernels/select/choice_columns.cuh"
 #include "kernels/select/copy_bias.cuh"
 #include "kernels/select/lean.cuh"
 
@@ -23,13 +23,6 @@ namespace {
 
 constexpr int kMaxRows = 16;
 constexpr int kCopyingThreads = 4 * kWarpSize;  // the fewest that copy the tokens
-
-// How columns are written. A weight is its score divided by max(sum + eps, least_divisor), times scale.
-struct alignas(16) ColumnRule {
-  float eps, least_divisor, scale;
-  unsigned rare;  // bits below; 0: int32 ids and fp32 weights as they are, no slots
-};
-constexpr unsigned kWideIds = 1, kRoundWeights = 2, kNarrowWeights = 4, kSlots = 8;
 
 // What the launch reads of router, call and hand-over, in the order of its use.
 struct FewCall {
@@ -119,11 +112,6 @@ __device__ __forceinline__ void multiply(const FewCall& few) {
   clear_other_side(handover_of(few), state, static_cast<unsigned>(few.multiplying_blocks));
 }
 
-// Where the column of this thread's rank goes.
-struct Column {
-  unsigned char *id, *weight;
-  std::int32_t* slot;
-};
 __device__ __forceinline__ Column column_of(const FewCall& few, int row, int column) {
   const unsigned rare = few.rule.rare;
   return {static_cast<unsigned char*>(few.ids) +
@@ -132,44 +120,6 @@ __device__ __forceinline__ Column column_of(const FewCall& few, int row, int col
               (std::int64_t{row} * few.weights_stride + column) * ((rare & kNarrowWeights) != 0 ? 2 : 4),
           few.slot_ids + (row * few.sizes.k + column)};
 }
-__device__ __forceinline__ void write_rare_column(unsigned rare, const Column& column, std::int32_t id, float weight) {
-  if ((rare & kWideIds) != 0) {
-    *reinterpret_cast<std::int64_t*>(column.id) = id;
-  } else {
-    *reinterpret_cast<std::int32_t*>(column.id) = id;
-  }
-  if ((rare & kRoundWeights) != 0) weight = round_to_bf16(weight);
-  if (!is_finite(weight)) weight = 0.0f;
-  if ((rare & kNarrowWeights) != 0) {
-    const float rounded = round_to_bf16(weight);  // may be Inf
-    *reinterpret_cast<std::uint16_t*>(column.weight) = float_to_bf16(is_finite(rounded) ? rounded : 0.0f);
-  } else {
-    *reinterpret_cast<float*>(column.weight) = weight;
-  }
-  if ((rare & kSlots) != 0) *column.slot = id;
-}
-
-// The columns of the chosen, by the threads of the first k ranks.
-__device__ __forceinline__ void write_chosen(int rank, const Column& column, const ColumnRule& rule_at,
-                                             const BlockChoice& choice) {
-  const float4 low = reinterpret_cast<const float4*>(choice.scores)[0];
-  const float4 high = reinterpret_cast<const float4*>(choice.scores)[1];
-  const float value = choice.scores[rank];
-  const int id = choice.ids[rank];
-  const ColumnRule rule = rule_at;
-  float sum = fadd(fadd(fadd(low.x, low.y), low.z), low.w);
-  sum = fadd(fadd(fadd(fadd(sum, high.x), high.y), high.z), high.w);  // +0 behind the last
-  float divisor = fadd(sum, rule.eps);
-  divisor = divisor > rule.least_divisor ? divisor : rule.least_divisor;
-  const float weight = divisor == 0.0f ? 0.0f : fmul(fdiv(value, divisor), rule.scale);
-  if (rule.rare == 0) {
-    *reinterpret_cast<std::int32_t*>(column.id) = id;
-    *reinterpret_cast<float*>(column.weight) = is_finite(weight) ? weight : 0.0f;
-  } else {
-    write_rare_column(rule.rare, column, id, weight);
-  }
-}
-
 // A row that block_choice.cuh does not serve, or whose words have not come. The logit is this thread's, if received.
 template <Lean kLean>
 __device__ __noinline__ void select_slowly(const RouterView& router, const CallView& call, int row, bool received,
@@ -211,15 +161,16 @@ __device__ __forceinline__ void select(const FewCall& few, const RouterView& rou
   clear_choice(thread, choice);
   if (thread.rank == 0) rule = few.rule;
   const Column column = column_of(few, row, thread.rank);
+  block.sync();  // before warps write what others have cleared
   if (row < rows_of(few)) {
     bool has_answer = true;
     const float* biases = few.bias;
-    if (few.bias_variants > 1) {
-      const std::int32_t row_class = few.row_class == nullptr ? 0 : few.row_class[row];
+    if (few.bias_variants > 0 && few.row_class != nullptr) {
+      const std::int32_t row_class = few.row_class[row];
       has_answer = row_class >= 0 && row_class < few.bias_variants;
       if (has_answer) biases += row_class * few.sizes.experts;
-      bias = __ldg(biases + expert);
     }
+    if (few.bias_variants > 1) bias = __ldg(biases + expert);
     float* const logit_at =
         few.logits == nullptr ? nullptr : few.logits + (std::int64_t{row} * few.logits_stride + expert);
     const std::uint32_t* words =
@@ -294,13 +245,6 @@ Kernel kernel_of(Lean lean, const FewCall& few) {
   return nullptr;
 }
 
-bool has_known_groups(const RouterView& router) {
-  const samebits_router_spec& spec = router.spec;
-  return spec.n_group <= 1 ||
-         (spec.num_experts == spec.n_group * kWarpSize && spec.top_k > 1 &&
-          spec.group_score == SAMEBITS_GROUP_SCORE_TOP2_SUM && spec.group_mask != SAMEBITS_GROUP_MASK_ZERO);
-}
-
 bool fits_int32(std::int64_t stride) {
   return stride >= 0 && stride < (std::int64_t{1} << 26);
 }
@@ -335,13 +279,8 @@ FewCall few_call(const RouterView& router, const CallView& call, const Handover&
   few.ids_stride = static_cast<std::int32_t>(call.ids_stride);
   few.weights_stride = static_cast<std::int32_t>(call.weights_stride);
   few.logits_stride = static_cast<std::int32_t>(call.router_logits_stride);
-  // Scores are no less than +0, and so is their sum: no eps is an eps of 0, and only a floor is above -1.
-  few.rule.eps = spec.eps_mode == SAMEBITS_EPS_ADD ? spec.eps : 0.0f;
-  few.rule.least_divisor = spec.eps_mode == SAMEBITS_EPS_CLAMP_MIN ? spec.eps : -1.0f;
-  few.rule.scale = spec.scale_stage == SAMEBITS_SCALE_ON_EXPERT_OUTPUT ? 1.0f : spec.routed_scaling_factor;
   few.round_logits = spec.logits_dtype == SAMEBITS_BF16;
-  few.rule.rare = (call.ids_int64 ? kWideIds : 0) | (spec.weights_dtype == SAMEBITS_BF16 ? kRoundWeights : 0) |
-                  (call.weights_bf16 ? kNarrowWeights : 0) | (call.slot_ids != nullptr ? kSlots : 0);
+  few.rule = column_rule(router, call);
   few.bookkeeps = bookkeeps;
   return few;
 }
@@ -349,10 +288,9 @@ FewCall few_call(const RouterView& router, const CallView& call, const Handover&
 }  // namespace
 
 bool can_route_few(const RouterView& router, const CallView& call) {
-  return lean_of(router) != Lean::kNo && has_known_groups(router) && router.num_parts == 1 &&
+  return lean_of(router) != Lean::kNo && can_choose_by_block(router) && router.num_parts == 1 &&
          router.hidden_size % kChunkWidth == 0 && router.num_chunks <= kMostChunks &&
          call.num_tokens * round_up(router.num_chunks, kSideBySide) * kWordStride <= kWordsOfSide &&
-         router.top_k <= kMostChosen && router.gate_rows <= kMostChoiceWarps * kWarpSize &&
          call.num_tokens <= kMaxRows && fits_int32(call.input_stride) && fits_int32(call.ids_stride) &&
          fits_int32(call.weights_stride) && fits_int32(call.router_logits_stride);
 }

@@ -4,6 +4,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pdl.h"
 #include "kernels/logits/rows.cuh"
+#include "kernels/select/choice_select.h"
 #include "kernels/select/copy_bias.cuh"
 #include "kernels/select/fold_finish.cuh"
 #include "kernels/select/lean.cuh"
@@ -188,9 +189,11 @@ cudaError_t launch_spread(Kernel kernel, std::int64_t num_blocks, unsigned threa
 
 template <Lean kLean>
 cudaError_t launch_block_rows(const RouterView& router, const CallView& call, cudaStream_t stream) {
+  const auto bytes = static_cast<std::size_t>(lean_bytes(router.gate_rows));
+  if (can_choice_select(router, call))
+    return launch_choice_select(router, call, std::max(spread_bytes(call.num_tokens), bytes), stream);
   return launch_spread(lean_select_kernel<kLean>, call.num_tokens,
-                       static_cast<unsigned>(select_threads(router.gate_rows)), 0,
-                       static_cast<std::size_t>(lean_bytes(router.gate_rows)), router, call, stream);
+                       static_cast<unsigned>(select_threads(router.gate_rows)), 0, bytes, router, call, stream);
 }
 
 template <Lean kLean, int kKeys>
