@@ -39,7 +39,7 @@ CallOptions options_for(const samebits_router_spec& spec, std::int64_t num_token
       return bits % 13 == 0 ? n : static_cast<std::int32_t>((bits >> 8) % static_cast<std::uint64_t>(n));
     };
     if (spec.selection_method == SAMEBITS_SELECT_HASH_TABLE) options.token_ids.push_back(below(spec.hash_vocab_size));
-    if (spec.num_bias_variants > 1) options.row_class.push_back(below(spec.num_bias_variants));
+    if (spec.num_bias_variants > 0) options.row_class.push_back(below(spec.num_bias_variants));
   }
   return options;
 }
