@@ -7,6 +7,7 @@
 // result: exp 0.653, sigmoid 0.659, softplus 0.709, sqrt(softplus) 0.907, tanh 0.683, log 0.541, log1p 0.876, rsqrt
 // 1.491.
 
+#include <cstddef>
 #include <cstdint>
 
 #include "oracle/emulate/elementwise.h"
@@ -205,6 +206,20 @@ float log1p(float x) {
 float rsqrt(float x) {
   return 1.0f / __builtin_sqrtf(x);  // a NaN passes with its bits: see the caller
 }
+
+// Only a loop that holds all of its body becomes one of vectors, so they are flattened.
+__attribute__((flatten)) void exp_all(const float* __restrict x, std::size_t n, float* __restrict y) {
+  for (std::size_t i = 0; i < n; ++i) y[i] = exp(x[i]);
+}
+__attribute__((flatten)) void sigmoid_all(const float* __restrict x, std::size_t n, float* __restrict y) {
+  for (std::size_t i = 0; i < n; ++i) y[i] = sigmoid(x[i]);
+}
+__attribute__((flatten)) void sqrt_softplus_all(const float* __restrict x, std::size_t n, float* __restrict y) {
+  for (std::size_t i = 0; i < n; ++i) y[i] = sqrt_softplus(x[i]);
+}
+
+constexpr Functions kFunctions = {exp,   sigmoid, softplus,    sqrt_softplus,    tanh, log, log1p,
+                                  rsqrt, exp_all, sigmoid_all, sqrt_softplus_all};
 
 }  // namespace
 }  // namespace samebits::oracle::elementwise

@@ -1,20 +1,69 @@
 #include "oracle/emulate/elementwise.h"
 
+#include <stdexcept>
+#include <string>
+#include <vector>
+
 #include "oracle/emulate/fp32.h"
 #include "oracle/emulate/tc256.h"
 
-namespace samebits::oracle::tc256 {
+namespace samebits::oracle {
+namespace elementwise {
 namespace {
 
-const elementwise::Functions& functions() {
+std::vector<Isa> find_isas() {
+  std::vector<Isa> isas;
 #if defined(__x86_64__)
-  static const bool has_fma = __builtin_cpu_supports("fma");
-  if (has_fma) return elementwise::hardware_fma;
+  const bool has_fma = __builtin_cpu_supports("fma");
+  if (has_fma && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    isas.push_back({"avx512", &hardware_avx512});
+  }
+  if (has_fma) isas.push_back({"fma", &hardware_fma});
 #endif
-  return elementwise::portable;
+  isas.push_back({"portable", &portable});
+  return isas;
 }
 
 }  // namespace
+
+std::span<const Isa> available_isas() {
+  static const std::vector<Isa> isas = find_isas();
+  return isas;
+}
+
+}  // namespace elementwise
+
+namespace tc256 {
+namespace {
+
+const elementwise::Functions& functions() {
+  static const elementwise::Functions& fastest = *elementwise::available_isas().front().functions;
+  return fastest;
+}
+
+using OfMany = void (*)(const float* x, std::size_t n, float* y);
+
+void apply(OfMany function, std::span<const float> x, std::span<float> y) {
+  if (x.size() != y.size()) {
+    throw std::invalid_argument("found room for " + std::to_string(y.size()) + " results of " +
+                                std::to_string(x.size()) + " values; allowed: as many");
+  }
+  function(x.data(), x.size(), y.data());
+}
+
+}  // namespace
+
+void exp(std::span<const float> x, std::span<float> y) {
+  apply(functions().exp_all, x, y);
+}
+void sigmoid(std::span<const float> x, std::span<float> y) {
+  apply(functions().sigmoid_all, x, y);
+}
+void sqrt_softplus(std::span<const float> x, std::span<float> y) {
+  apply(functions().sqrt_softplus_all, x, y);
+  for (float& value : y) value = one_nan(value);
+}
 
 float exp(float x) {
   return functions().exp(x);
@@ -55,4 +104,5 @@ float sum32(std::span<const float> values) {
   return lanes[0];
 }
 
-}  // namespace samebits::oracle::tc256
+}  // namespace tc256
+}  // namespace samebits::oracle

@@ -5,7 +5,7 @@
 
 namespace samebits::oracle::elementwise {
 
-const Functions hardware_fma = {exp, sigmoid, softplus, sqrt_softplus, tanh, log, log1p, rsqrt};
+const Functions hardware_fma = kFunctions;
 
 }  // namespace samebits::oracle::elementwise
 

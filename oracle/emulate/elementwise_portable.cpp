@@ -2,6 +2,6 @@
 
 namespace samebits::oracle::elementwise {
 
-const Functions portable = {exp, sigmoid, softplus, sqrt_softplus, tanh, log, log1p, rsqrt};
+const Functions portable = kFunctions;
 
 }  // namespace samebits::oracle::elementwise

@@ -1,5 +1,6 @@
 #include "oracle/emulate/gate_weight.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <stdexcept>
@@ -46,14 +47,22 @@ PackedGateWeight::PackedGateWeight(const RouterInputs& inputs)
     part.values.resize(rows);
     part.exponents.assign(rows, zeros);
   }
-  for (std::int64_t n = 0; n < gate_rows_; ++n) {
-    for (std::int64_t k = 0; k < hidden_size_; ++k) {
-      const std::size_t i = static_cast<std::size_t>(n * hidden_size_ + k);
-      if (fp32) {
-        const auto split = split_fp32(inputs.gate_weight_fp32[i]);
-        for (int part = 0; part < 3; ++part) put(part, n, k, split[static_cast<std::size_t>(part)]);
-      } else {
-        put(0, n, k, inputs.gate_weight_bf16[i]);
+  // In blocks of k, so that the rows that the experts of a group share stay in the cache.
+  constexpr std::int64_t kBlock = 32;
+  for (std::int64_t first = 0; first < gate_rows_; first += fast_chain::kColumns) {
+    const std::int64_t last = std::min(first + fast_chain::kColumns, gate_rows_);
+    for (std::int64_t block = 0; block < hidden_size_; block += kBlock) {
+      const std::int64_t end = std::min(block + kBlock, hidden_size_);
+      for (std::int64_t n = first; n < last; ++n) {
+        for (std::int64_t k = block; k < end; ++k) {
+          const std::size_t i = static_cast<std::size_t>(n * hidden_size_ + k);
+          if (fp32) {
+            const auto split = split_fp32(inputs.gate_weight_fp32[i]);
+            for (int part = 0; part < 3; ++part) put(part, n, k, split[static_cast<std::size_t>(part)]);
+          } else {
+            put(0, n, k, inputs.gate_weight_bf16[i]);
+          }
+        }
       }
     }
   }

@@ -46,6 +46,10 @@ float tanh(float x);
 float log(float x);    // log(+-0) = -Inf, below 0 NaN
 float log1p(float x);  // log1p(-1) = -Inf, below -1 NaN, log1p(-0) = -0
 float rsqrt(float x);  // fdiv(1, fsqrt(x))
+// The same of every value of `x`. `y` has the size of `x` and shares no element with it.
+void exp(std::span<const float> x, std::span<float> y);
+void sigmoid(std::span<const float> x, std::span<float> y);
+void sqrt_softplus(std::span<const float> x, std::span<float> y);
 // Sum over many terms: 32 interleaved left folds, then five exchanges (16, 8, 4, 2, 1).
 float sum32(std::span<const float> values);
 }  // namespace tc256

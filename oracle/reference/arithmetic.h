@@ -1,6 +1,7 @@
 // The two arithmetics in which the reference steps are written: float is the contract, double is the witness.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -27,6 +28,9 @@ struct ArithmeticOf<float> {
   static float sqrt_softplus(float x) { return tc256::sqrt_softplus(x); }
   static float log(float x) { return tc256::log(x); }
   static float log1p(float x) { return tc256::log1p(x); }
+  static void exp(std::span<const float> x, std::span<float> y) { tc256::exp(x, y); }
+  static void sigmoid(std::span<const float> x, std::span<float> y) { tc256::sigmoid(x, y); }
+  static void sqrt_softplus(std::span<const float> x, std::span<float> y) { tc256::sqrt_softplus(x, y); }
   static float sum(std::span<const float> values) { return tc256::sum32(values); }
   static float round_to_bf16(float x) { return oracle::round_to_bf16(x); }
 };
@@ -52,6 +56,16 @@ struct ArithmeticOf<double> {
   }
   static double log(double x) { return std::log(x); }
   static double log1p(double x) { return std::log1p(x); }
+  // The same of every value of x, into as many of y.
+  static void exp(std::span<const double> x, std::span<double> y) {
+    std::transform(x.begin(), x.end(), y.begin(), [](double value) { return exp(value); });
+  }
+  static void sigmoid(std::span<const double> x, std::span<double> y) {
+    std::transform(x.begin(), x.end(), y.begin(), [](double value) { return sigmoid(value); });
+  }
+  static void sqrt_softplus(std::span<const double> x, std::span<double> y) {
+    std::transform(x.begin(), x.end(), y.begin(), [](double value) { return sqrt_softplus(value); });
+  }
   static double sum(std::span<const double> values) {
     double total = 0;
     for (const double value : values) total += value;

@@ -46,6 +46,7 @@ void check_sizes(const RouterSpec& spec, std::size_t num_logits, const RowConsta
 template <class Real>
 std::vector<Real> gather(std::span<const Real> at, std::span<const std::int32_t> ids) {
   std::vector<Real> values;
+  values.reserve(ids.size());
   for (const std::int32_t id : ids) values.push_back(id < 0 ? Real{0} : at[static_cast<std::size_t>(id)]);
   return values;
 }
@@ -58,6 +59,7 @@ std::vector<Real> scores_before_selection(const RouterSpec& spec, std::span<cons
   }
   const auto ranked = static_cast<std::size_t>(ranked_experts(spec));
   std::vector<Real> scores = score<Real>(spec.score, logits.first(ranked));
+  if (ranked == logits.size()) return scores;
   const std::vector<Real> shared = spec.score.func == ScoreFunc::kSoftmax
                                        ? std::vector<Real>(logits.size() - ranked)
                                        : score<Real>(spec.score, logits.subspan(ranked));
@@ -156,7 +158,8 @@ RowAnswer<Real> route(const RouterSpec& spec, std::span<const Real> logits, cons
   check_sizes(spec, logits.size(), constants);
   const auto columns = static_cast<std::size_t>(topk_columns(spec));
   RowAnswer<Real> answer;
-  for (const Real x : logits) answer.logits.push_back(ArithmeticOf<Real>::one_nan(x));
+  answer.logits.resize(logits.size());
+  std::transform(logits.begin(), logits.end(), answer.logits.begin(), ArithmeticOf<Real>::one_nan);
   answer.scores = scores_before_selection<Real>(spec, answer.logits);
   if (!constants.routable) {
     answer.ids = answer.expert_ids = std::vector<std::int32_t>(columns, -1);

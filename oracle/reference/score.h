@@ -20,10 +20,14 @@ std::vector<Real> softmax(std::span<const Real> logits) {
   for (const Real x : logits) {
     if (x > max) max = x;
   }
-  std::vector<Real> scores;
-  for (const Real x : logits) {
-    const bool absent = std::isnan(x) || x == -kInf;
-    scores.push_back(absent ? Real{0} : max == kInf ? Real(x == kInf) : A::exp(A::sub(x, max)));
+  std::vector<Real> scores(logits.size());
+  if (max == kInf) {
+    for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = Real(logits[i] == kInf);
+  } else if (max != -kInf) {
+    std::vector<Real> differences(logits.size());
+    for (std::size_t i = 0; i < scores.size(); ++i) differences[i] = A::sub(logits[i], max);
+    A::exp(differences, scores);
+    for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = std::isnan(logits[i]) ? Real{0} : scores[i];
   }
   const Real sum = A::sum(scores);
   for (std::size_t i = 0; i < scores.size(); ++i) {
@@ -42,25 +46,20 @@ std::vector<Real> softmax(std::span<const Real> logits) {
 template <class Real>
 std::vector<Real> score(const RouterSpec::Score& spec, std::span<const Real> logits) {
   using A = ArithmeticOf<Real>;
-  std::vector<Real> scores;
-  if (spec.func == ScoreFunc::kSoftmax) {
-    scores = softmax(logits);
-  } else {
-    for (const Real x : logits) {
-      switch (spec.func) {
-        case ScoreFunc::kSigmoid:
-          scores.push_back(A::sigmoid(x));
-          break;
-        case ScoreFunc::kSqrtSoftplus:
-          scores.push_back(A::sqrt_softplus(x));
-          break;
-        case ScoreFunc::kIdentity:
-          scores.push_back(A::one_nan(x));
-          break;
-        case ScoreFunc::kSoftmax:
-          break;
-      }
-    }
+  std::vector<Real> scores(logits.size());
+  switch (spec.func) {
+    case ScoreFunc::kSoftmax:
+      scores = softmax(logits);
+      break;
+    case ScoreFunc::kSigmoid:
+      A::sigmoid(logits, scores);
+      break;
+    case ScoreFunc::kSqrtSoftplus:
+      A::sqrt_softplus(logits, scores);
+      break;
+    case ScoreFunc::kIdentity:
+      for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = A::one_nan(logits[i]);
+      break;
   }
   if (spec.dtype == FloatType::kBf16) {
     for (Real& s : scores) s = A::round_to_bf16(s);

@@ -21,9 +21,13 @@ struct Selected {
 // An excluded expert is never chosen. A valid spec leaves at least k others; should fewer be left, -1 fills the rest.
 template <class Real>
 Selected select(std::span<const Real> keys, std::span<const std::uint8_t> excluded, std::int64_t top_k) {
-  std::vector<std::int32_t> order = ranking(keys);
-  std::erase_if(order, [&](std::int32_t e) { return excluded[static_cast<std::size_t>(e)] != 0; });
+  std::vector<std::int32_t> left;
+  left.reserve(keys.size());
+  for (std::size_t e = 0; e < keys.size(); ++e) {
+    if (excluded[e] == 0) left.push_back(static_cast<std::int32_t>(e));
+  }
   const std::size_t k = static_cast<std::size_t>(top_k);
+  std::vector<std::int32_t> order = first_ranked(std::move(left), keys, k + 1);
   Selected selected;
   if (order.size() > k) selected.first_rejected = order[k];
   order.resize(k, -1);

@@ -71,6 +71,8 @@ Weighed<Real> weigh(const RouterSpec::Weights& spec, std::span<const Real> value
   const Real scale = routed_scale<Real>(spec);
 
   Weighed<Real> result;
+  result.values.reserve(values.size());
+  result.weights.reserve(values.size());
   for (const Real x : values) result.values.push_back(std::isnan(x) ? Real{0} : x);
   std::vector<Real> s = result.values;
   const bool infinite = std::count(s.begin(), s.end(), kInf) > 0;

@@ -7,7 +7,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <random>
+#include <stdexcept>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "oracle/emulate/tc256.h"
 
@@ -78,9 +81,7 @@ TEST(Elementwise, AllInputsHaveTheRecordedBits) {
   }
 }
 
-TEST(Elementwise, LibraryAndHardwareFmaGiveTheSameBits) {
-#if defined(__x86_64__)
-  if (!__builtin_cpu_supports("fma")) GTEST_SKIP() << "this CPU has no FMA";
+TEST(Elementwise, EveryInstructionSetGivesTheSameBits) {
   using elementwise::Functions;
   constexpr float (*Functions::*kMembers[])(float) = {
       &Functions::exp,  &Functions::sigmoid, &Functions::softplus, &Functions::sqrt_softplus,
@@ -88,10 +89,77 @@ TEST(Elementwise, LibraryAndHardwareFmaGiveTheSameBits) {
   for (std::uint64_t x = 0; x < std::uint64_t{1} << 32; x += 65521) {
     const float v = std::bit_cast<float>(static_cast<std::uint32_t>(x));
     for (const auto member : kMembers) {
-      ASSERT_EQ(bits_of((elementwise::portable.*member)(v)), bits_of((elementwise::hardware_fma.*member)(v)));
+      for (const elementwise::Isa& isa : elementwise::available_isas()) {
+        ASSERT_EQ(bits_of((isa.functions->*member)(v)), bits_of((elementwise::portable.*member)(v))) << isa.name;
+      }
     }
   }
-#endif
+}
+
+struct OfMany {
+  const char* name;
+  Function of_one;
+  void (*elementwise::Functions::*member)(const float*, std::size_t, float*);
+};
+const OfMany kOfMany[] = {{"exp", tc256::exp, &elementwise::Functions::exp_all},
+                          {"sigmoid", tc256::sigmoid, &elementwise::Functions::sigmoid_all},
+                          {"sqrt_softplus", tc256::sqrt_softplus, &elementwise::Functions::sqrt_softplus_all}};
+
+// total() of the same inputs, in rows of `width` values.
+std::uint64_t total_in_rows(const elementwise::Functions& functions, const OfMany& f, std::size_t width,
+                            std::uint64_t first, std::uint64_t last, std::uint64_t stride) {
+  std::uint64_t sum = 0;
+  std::vector<float> x(width), y(width);
+  for (std::uint64_t next = first; next < last;) {
+    std::size_t n = 0;
+    for (; n < width && next < last; ++n, next += stride) x[n] = std::bit_cast<float>(static_cast<std::uint32_t>(next));
+    (functions.*f.member)(x.data(), n, y.data());
+    for (std::size_t i = 0; i < n; ++i) sum += mix(bits_of(x[i]), bits_of(y[i]));
+  }
+  return sum;
+}
+
+const Golden& golden(const char* name) {
+  return *std::find_if(std::begin(kGolden), std::end(kGolden),
+                       [&](const Golden& g) { return std::string_view(g.name) == name; });
+}
+
+// 67 is no multiple of a vector; its rows also end in every kind of remainder of one.
+TEST(Elementwise, ARowOfInputsHasTheRecordedBits) {
+  for (const elementwise::Isa& isa : elementwise::available_isas()) {
+    for (const OfMany& f : kOfMany) {
+      EXPECT_EQ(total_in_rows(*isa.functions, f, 67, 0, std::uint64_t{1} << 32, kStride), golden(f.name).strided)
+          << f.name << " on " << isa.name;
+    }
+  }
+}
+
+TEST(Elementwise, ARowOfAllInputsHasTheRecordedBits) {
+  if (std::getenv("SAMEBITS_EXHAUSTIVE") == nullptr) GTEST_SKIP() << "set SAMEBITS_EXHAUSTIVE=1 (about a minute)";
+  const elementwise::Functions& fastest = *elementwise::available_isas().front().functions;
+  for (const OfMany& f : kOfMany) {
+    EXPECT_EQ(total_in_rows(fastest, f, 4096, 0, std::uint64_t{1} << 32, 1), golden(f.name).exhaustive) << f.name;
+  }
+}
+
+TEST(Elementwise, ARowOfAnyLengthIsWrittenToItsEndAndNoFurther) {
+  for (const elementwise::Isa& isa : elementwise::available_isas()) {
+    for (const OfMany& f : kOfMany) {
+      for (std::size_t n = 0; n <= 67; ++n) {
+        std::vector<float> x(n + 1), y(n + 1, 1234.0f);
+        for (std::size_t i = 0; i <= n; ++i) x[i] = 0.37f * static_cast<float>(i) - 11.0f;
+        (isa.functions->*f.member)(x.data(), n, y.data());
+        for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(bits_of(y[i]), bits_of(f.of_one(x[i]))) << isa.name;
+        ASSERT_EQ(y[n], 1234.0f) << f.name << " on " << isa.name;
+      }
+    }
+  }
+}
+
+TEST(Elementwise, ARowNeedsRoomForItsResults) {
+  const std::vector<float> x(3);
+  std::vector<float> y(2);
+  EXPECT_THROW(tc256::sigmoid(x, y), std::invalid_argument);
 }
 
 TEST(Elementwise, EdgesOfEachFunction) {

@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
+#include <random>
 
 #include "oracle/test/reference_rows.h"
 
@@ -63,6 +66,32 @@ TEST(Select, BoundaryOfTheCut) {
   EXPECT_EQ(answer.last_chosen, 3);
   EXPECT_EQ(answer.first_rejected, 2);
   EXPECT_EQ(route(spec_of(2, 2, ScoreFunc::kIdentity), {1, 5}).first_rejected, -1);
+}
+
+// Many ties, NaN and both zeros; some experts excluded.
+TEST(Select, TheChosenAndTheCutAreThoseOfAFullSort) {
+  const float values[] = {kNaN, -kInf, -1.0f, -0.0f, 0.0f, 0.5f, 2.0f, kInf};
+  std::mt19937 random(5);
+  for (std::size_t size = 1; size <= 40; ++size) {
+    std::vector<float> keys(size);
+    std::vector<std::uint8_t> excluded(size);
+    for (float& key : keys) key = values[random() % std::size(values)];
+    for (std::uint8_t& e : excluded) e = random() % 4 == 0;
+    Ids sorted;
+    for (std::size_t e = 0; e < size; ++e) {
+      if (excluded[e] == 0) sorted.push_back(static_cast<std::int32_t>(e));
+    }
+    std::stable_sort(sorted.begin(), sorted.end(), [&](std::int32_t a, std::int32_t b) {
+      const float x = keys[static_cast<std::size_t>(a)], y = keys[static_cast<std::size_t>(b)];
+      return !std::isnan(x) && (std::isnan(y) || x > y);
+    });
+    for (std::size_t k = 1; k <= sorted.size(); ++k) {
+      const Selected selected = select<float>(keys, excluded, static_cast<std::int64_t>(k));
+      ASSERT_EQ(selected.ids, Ids(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(k)));
+      ASSERT_EQ(selected.last_chosen, sorted[k - 1]);
+      ASSERT_EQ(selected.first_rejected, k < sorted.size() ? sorted[k] : -1);
+    }
+  }
 }
 
 TEST(Groups, MaximumAndTopTwoSum) {
