@@ -34,18 +34,29 @@ GateWeight::GateWeight(const samebits_tensor& tensor)
       num_parts_(tensor.dtype == SAMEBITS_FP32 ? 3 : 1),
       words_(static_cast<std::size_t>(num_parts_ * num_tiles_ * padded_hidden_size_ * kTileWords)) {
   for (int part = 0; part < num_parts_; ++part) {
-    for (std::int64_t lane = 0; lane < num_tiles_ * kTileExperts; ++lane) {
-      const std::int64_t row = std::min(lane, gate_rows_ - 1) * tensor.row_stride;
-      for (std::int64_t k = 0; k < padded_hidden_size_; ++k) {
-        std::uint16_t bits = 0;
-        if (k < hidden_size_) {
-          bits = tensor.dtype == SAMEBITS_FP32 ? part_of(static_cast<const float*>(tensor.data)[row + k], part)
-                                               : static_cast<const std::uint16_t*>(tensor.data)[row + k];
-        }
-        std::uint16_t* words = column(part, lane / kTileExperts, k) + word_of_expert(lane);
-        words[0] = bits;
-        words[kTileExperts] = static_cast<std::uint16_t>(packed_exponent(bits));
-      }
+    for (std::int64_t tile = 0; tile < num_tiles_; ++tile) {
+      // A step at a time, so that the columns that the experts of a tile share stay in the cache.
+      for (std::int64_t k = 0; k < padded_hidden_size_; k += kStepWidth) pack(tensor, part, tile, k);
+    }
+  }
+}
+
+// The kStepWidth columns from `first` on of the experts of a tile.
+void GateWeight::pack(const samebits_tensor& tensor, int part, std::int64_t tile, std::int64_t first) {
+  const std::int64_t count = std::min(kStepWidth, hidden_size_ - first);
+  for (std::int64_t lane = tile * kTileExperts; lane < (tile + 1) * kTileExperts; ++lane) {
+    const std::int64_t begin = std::min(lane, gate_rows_ - 1) * tensor.row_stride + first;
+    std::uint16_t bits[kStepWidth] = {};
+    if (tensor.dtype == SAMEBITS_FP32) {
+      const float* values = static_cast<const float*>(tensor.data) + begin;
+      for (std::int64_t k = 0; k < count; ++k) bits[k] = part_of(values[k], part);
+    } else {
+      std::copy_n(static_cast<const std::uint16_t*>(tensor.data) + begin, count, bits);
+    }
+    std::uint16_t* words = column(part, tile, first) + word_of_expert(lane);
+    for (std::int64_t k = 0; k < kStepWidth; ++k, words += kTileWords) {
+      words[0] = bits[k];
+      words[kTileExperts] = static_cast<std::uint16_t>(packed_exponent(bits[k]));
     }
   }
 }

@@ -53,6 +53,7 @@ class GateWeight {
   }
 
  private:
+  void pack(const samebits_tensor& tensor, int part, std::int64_t tile, std::int64_t first);
   std::uint16_t* column(int part, std::int64_t tile, std::int64_t k) {
     return const_cast<std::uint16_t*>(static_cast<const GateWeight*>(this)->column(part, tile, k));
   }

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "kernels/common/bits.h"
 #include "kernels/cpu/tensor_core_step.h"
@@ -30,15 +31,19 @@ inline constexpr std::int64_t kRowBlock = 16;  // rows that share one pass over 
 struct PreparedChunk {
   alignas(64) float values[kChunkWidth];
   alignas(64) std::uint32_t exponents[kChunkWidth];  // packed exponent - 127, twice in a word: one 32-bit broadcast
+  bool has_nan;                                      // so every chain over it ends in NaN, whatever the weight
 };
 
 inline std::int64_t prepare_chunk(const std::uint16_t* hidden_states, std::int64_t width, PreparedChunk& chunk) {
   const std::int64_t padded = (width + kStepWidth - 1) / kStepWidth * kStepWidth;
+  bool has_nan = false;
   for (std::int64_t k = 0; k < padded; ++k) {
     const std::uint16_t bits = k < width ? hidden_states[k] : std::uint16_t{0};
+    has_nan |= (bits & 0x7fff) > 0x7f80;
     chunk.values[k] = bf16_to_float(bits);
     chunk.exponents[k] = 0x10001u * static_cast<std::uint16_t>(packed_exponent(bits) - 127);
   }
+  chunk.has_nan = has_nan;
   return padded / kStepWidth;
 }
 
@@ -136,8 +141,8 @@ HWY_INLINE Stepped finish_step(VI32 products, VI32 aligned_c, VI32 emax, VF32 un
   return {hn::Mul(to_float_toward_zero(sum), unscale), hn::Or(overflow, range)};
 }
 
-// Repairs the lanes of a step that left the fast range.
-HWY_NOINLINE void redo_lanes(const float* a, const std::uint16_t* columns, VI16 product_exponents, Pair before,
+// Repairs the lanes of a step that left the fast range. True: all lanes are NaN, as they then are to the chain's end.
+HWY_NOINLINE bool redo_lanes(const float* a, const std::uint16_t* columns, VI16 product_exponents, Pair before,
                              Stepped (&after)[2]) {
   constexpr std::size_t kLanes = hn::MaxLanes(F32());
   alignas(64) std::int16_t exponents[2 * kLanes];
@@ -170,9 +175,12 @@ HWY_NOINLINE void redo_lanes(const float* a, const std::uint16_t* columns, VI16 
   }
   after[0].value = hn::Load(F32(), result[0]);
   after[1].value = hn::Load(F32(), result[1]);
+  return std::all_of(&result[0][0], &result[0][0] + 2 * kLanes, is_nan);
 }
 
-HWY_INLINE Pair step(const float* a, const std::uint32_t* a_exponents, const std::uint16_t* columns, Pair c) {
+// all_nan: becomes true where every accumulator is NaN; false is no promise.
+HWY_INLINE Pair step(const float* a, const std::uint32_t* a_exponents, const std::uint16_t* columns, Pair c,
+                     bool& all_nan) {
   const I16 d16;
   const I32 d32;
   const F32 df;
@@ -214,7 +222,7 @@ HWY_INLINE Pair step(const float* a, const std::uint32_t* a_exponents, const std
   };
   const VI32 outside = hn::Or(after[0].outside, after[1].outside);
   if (HWY_UNLIKELY(!hn::AllFalse(d32, hn::Lt(outside, hn::Zero(d32))))) {
-    redo_lanes(a, columns, exponents, c, after);
+    all_nan = redo_lanes(a, columns, exponents, c, after);
   }
   return {after[0].value, after[1].value};
 }
@@ -225,8 +233,10 @@ HWY_INLINE void chain_tile(const PreparedChunk& chunk, const std::uint16_t* colu
   const F32 df;
   for (std::size_t s = 0; s < kMaxLanes; s += hn::Lanes(df)) {
     Pair c{hn::Zero(df), hn::Zero(df)};
-    for (std::int64_t k = 0; k < num_steps * kStepWidth; k += kStepWidth) {
-      c = step(chunk.values + k, chunk.exponents + k, columns + 2 * s + static_cast<std::size_t>(k * kTileWords), c);
+    bool all_nan = false;
+    for (std::int64_t k = 0; k < num_steps * kStepWidth && !all_nan; k += kStepWidth) {
+      c = step(chunk.values + k, chunk.exponents + k, columns + 2 * s + static_cast<std::size_t>(k * kTileWords), c,
+               all_nan);
     }
     hn::StoreU(c.even, df, sums + s);
     hn::StoreU(c.odd, df, sums + kMaxLanes + s);
@@ -252,8 +262,12 @@ void multiply_rows(const GateWeight& weight, const std::uint16_t* hidden_states,
         const std::int64_t experts = std::min(kTileExperts, weight.gate_rows() - first_expert);
         for (std::int64_t r = 0; r < rows; ++r) {
           alignas(64) float sums[kTileExperts], part[kTileExperts];
-          chain_tile(chunks[r], weight.column(0, tile, k), num_steps, sums);
-          for (int p = 1; p < weight.num_parts(); ++p) {
+          if (chunks[r].has_nan) {
+            std::fill(std::begin(sums), std::end(sums), from_bits(kNaNBits));
+          } else {
+            chain_tile(chunks[r], weight.column(0, tile, k), num_steps, sums);
+          }
+          for (int p = 1; p < weight.num_parts() && !chunks[r].has_nan; ++p) {
             chain_tile(chunks[r], weight.column(p, tile, k), num_steps, part);
             for (std::int64_t e = 0; e < kTileExperts; ++e) sums[e] = add_canonical(sums[e], part[e]);
           }

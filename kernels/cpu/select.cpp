@@ -5,11 +5,14 @@
 namespace samebits::cpu {
 namespace {
 
+// ranks_before as the type of a function object, which best_keys takes in where a function pointer would be called.
+constexpr auto kRanksBefore = [](float a, float b) { return ranks_before(a, b); };
+
 // Maximum, or sum of the two best members, by the order of keys: NaN counts only where too few others exist.
 float group_score(const samebits_router_spec& spec, const float* keys, std::int64_t group_size) {
   std::int32_t best[2];
   const std::int64_t members = spec.group_score == SAMEBITS_GROUP_SCORE_TOP2_SUM ? 2 : 1;
-  best_keys(keys, nullptr, group_size, members, best, ranks_before);
+  best_keys(keys, nullptr, group_size, members, best, kRanksBefore);
   return members == 1 ? keys[best[0]] : keys[best[0]] + keys[best[1]];
 }
 
@@ -29,7 +32,7 @@ void best_keys_by_list_or_heap(const float* keys, const std::uint8_t* excluded, 
   if (k >= kHeapFrom) {
     best_keys_by_heap(keys, excluded, n, k, indices);
   } else {
-    best_keys(keys, excluded, n, k, indices, ranks_before);
+    best_keys(keys, excluded, n, k, indices, kRanksBefore);
   }
 }
 
