@@ -126,6 +126,8 @@ std::vector<RunRequest> plan_runs(const Case& c, const Claims& claims);
 
 // The inputs of one run: rows selected and replaced. Constants (gate weight, biases) are those of the case.
 oracle::RouterInputs select_rows(const oracle::RouterInputs& inputs, const RunRequest& request);
+// The same without the constants: what a call passes to a router that was created before.
+oracle::RouterInputs only_rows(const oracle::RouterInputs& inputs, const RunRequest& request);
 
 // A router under test, as the laws' driver sees it.
 class Subject {

@@ -31,18 +31,30 @@ std::uint32_t replacement_bits(RowReplacement replacement, std::size_t column) {
 }  // namespace
 
 oracle::RouterInputs select_rows(const oracle::RouterInputs& inputs, const RunRequest& request) {
+  oracle::RouterInputs selected = only_rows(inputs, request);
+  selected.gate_weight_bf16 = inputs.gate_weight_bf16;
+  selected.gate_weight_fp32 = inputs.gate_weight_fp32;
+  selected.input_scale_vector = inputs.input_scale_vector;
+  selected.linear_bias = inputs.linear_bias;
+  selected.selection_bias = inputs.selection_bias;
+  selected.per_expert_scale = inputs.per_expert_scale;
+  selected.global_scale = inputs.global_scale;
+  selected.hash_table = inputs.hash_table;
+  return selected;
+}
+
+oracle::RouterInputs only_rows(const oracle::RouterInputs& inputs, const RunRequest& request) {
   if (!request.replace.empty() && request.replace.size() != request.rows.size()) {
     throw std::invalid_argument("run " + request.id + ": replace has " + std::to_string(request.replace.size()) +
                                 " entries for " + std::to_string(request.rows.size()) +
                                 " rows; give one per row or none");
   }
-  oracle::RouterInputs selected = inputs;
+  oracle::RouterInputs selected;
   selected.num_tokens = static_cast<std::int64_t>(request.rows.size());
+  selected.hidden_size = inputs.hidden_size;
+  selected.gate_rows = inputs.gate_rows;
+  selected.token_ids_int32 = inputs.token_ids_int32;
   selected.num_valid_rows = request.num_valid_rows;
-  selected.hidden_states.clear();
-  selected.router_logits.clear();
-  selected.token_ids.clear();
-  selected.row_class.clear();
 
   const bool from_logits = inputs.from_logits();
   const auto width = static_cast<std::size_t>(from_logits ? inputs.gate_rows : inputs.hidden_size);
@@ -64,15 +76,20 @@ oracle::RouterInputs select_rows(const oracle::RouterInputs& inputs, const RunRe
     const std::size_t from = static_cast<std::size_t>(row) * width;
     const std::size_t to = r * width;
     const RowReplacement replacement = request.replace.empty() ? RowReplacement::kKeep : request.replace[r];
-    for (std::size_t i = 0; i < width; ++i) {
+    if (replacement == RowReplacement::kKeep) {
       if (from_logits) {
-        selected.router_logits[to + i] = replacement == RowReplacement::kKeep
-                                             ? inputs.router_logits[from + i]
-                                             : std::bit_cast<float>(replacement_bits(replacement, i));
+        std::copy_n(&inputs.router_logits[from], width, &selected.router_logits[to]);
       } else {
-        selected.hidden_states[to + i] = replacement == RowReplacement::kKeep
-                                             ? inputs.hidden_states[from + i]
-                                             : static_cast<std::uint16_t>(replacement_bits(replacement, i) >> 16);
+        std::copy_n(&inputs.hidden_states[from], width, &selected.hidden_states[to]);
+      }
+      continue;
+    }
+    for (std::size_t i = 0; i < width; ++i) {
+      const std::uint32_t bits = replacement_bits(replacement, i);
+      if (from_logits) {
+        selected.router_logits[to + i] = std::bit_cast<float>(bits);
+      } else {
+        selected.hidden_states[to + i] = static_cast<std::uint16_t>(bits >> 16);
       }
     }
   }

@@ -1,6 +1,7 @@
 #include "harness/backend/call_buffers.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -100,7 +101,9 @@ samebits_tensor CallBuffers::add_rows(InputTensor input, const char* name, const
                                       std::int64_t rows, std::int64_t columns, std::int32_t dtype) {
   const std::int64_t first = layout_.shifted ? 1 : 0;
   const std::int64_t stride = columns + (input == InputTensor::kRows ? layout_.input_gap : 0);
-  GuardedBuffer& buffer = add_input(read_only_, memory_, name, spread(values, columns, first, stride));
+  GuardedBuffer& buffer = first == 0 && stride == columns
+                              ? add_input(read_only_, memory_, name, values)
+                              : add_input(read_only_, memory_, name, spread(values, columns, first, stride));
   by_input_[input] = &buffer;
   return {static_cast<T*>(buffer.data()) + first, rows, columns, stride, dtype, 0};
 }
@@ -183,9 +186,7 @@ samebits_tensor CallBuffers::add_matrix(Output& output, const char* name, std::i
 }
 
 GuardedBuffer& CallBuffers::add_output(const char* name, std::int64_t bytes) {
-  GuardedBuffer& buffer = written_.emplace_back(memory_, name, static_cast<std::size_t>(bytes));
-  buffer.fill(poison_);
-  return buffer;
+  return written_.emplace_back(memory_, name, static_cast<std::size_t>(bytes), poison_);
 }
 
 std::int32_t* CallBuffers::add_integers(const char* name, std::int64_t elements,
@@ -218,6 +219,7 @@ std::string CallBuffers::gap_damage(const Output& output) const {
   if (output.buffer == nullptr) return {};
   const auto bytes = [&](std::int64_t element) { return static_cast<std::size_t>(element * output.element_size); };
   std::string damage = output.buffer->damage_within(0, bytes(output.place.first));
+  if (output.place.stride == output.columns) return damage;
   for (std::int64_t row = 0; row < tokens_ && damage.empty(); ++row) {
     const std::int64_t begin = output.place.first + row * output.place.stride;
     damage = output.buffer->damage_within(bytes(begin + output.columns), bytes(begin + output.place.stride));
@@ -234,12 +236,16 @@ std::string CallBuffers::written_output() const {
 
 template <class T>
 std::vector<T> CallBuffers::values(const Output& output) const {
-  const std::vector<T> all = output.buffer->values<T>();
-  std::vector<T> values;
-  values.reserve(static_cast<std::size_t>(tokens_ * output.columns));
-  for (std::int64_t row = 0; row < tokens_; ++row) {
-    const auto begin = all.begin() + output.place.first + row * output.place.stride;
-    values.insert(values.end(), begin, begin + output.columns);
+  const std::span<const std::byte> content = output.buffer->content();
+  const auto bytes = [](std::int64_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); };
+  const bool dense = output.place.stride == output.columns;
+  const std::int64_t pieces = dense ? 1 : tokens_, width = dense ? tokens_ * output.columns : output.columns;
+  std::vector<T> values(static_cast<std::size_t>(tokens_ * output.columns));
+  if (values.empty()) return values;
+  auto* to = reinterpret_cast<std::byte*>(values.data());
+  for (std::int64_t i = 0; i < pieces; ++i) {
+    std::memcpy(to + bytes(i * width), content.data() + bytes(output.place.first + i * output.place.stride),
+                bytes(width));
   }
   return values;
 }

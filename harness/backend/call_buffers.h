@@ -30,14 +30,12 @@ std::vector<T> spread(const std::vector<T>& values, std::int64_t columns, std::i
 template <class T>
 GuardedBuffer& add_input(std::deque<GuardedBuffer>& buffers, Memory& memory, const char* name,
                          const std::vector<T>& values) {
-  GuardedBuffer& buffer = buffers.emplace_back(memory, name, values.size() * sizeof(T));
-  buffer.write(std::as_bytes(std::span<const T>(values)));
-  return buffer;
+  return buffers.emplace_back(memory, name, std::as_bytes(std::span<const T>(values)));
 }
 
 class CallBuffers {
  public:
-  // `rows`: the inputs of this request (select_rows).
+  // `rows`: the inputs of this request (only_rows).
   CallBuffers(Memory& memory, const samebits_router_spec& spec, const oracle::RouterInputs& rows,
               const properties::RunRequest& request);
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <stdexcept>
 #include <utility>
 
 namespace samebits::harness {
@@ -41,39 +40,74 @@ Difference compare(std::span<const std::byte> expected, std::span<const std::byt
   return difference;
 }
 
+// A pattern, repeated: made once for a buffer and copied from then on.
+class Pattern {
+ public:
+  static constexpr std::size_t kLength = 4096;
+
+  explicit Pattern(std::uint32_t pattern) {
+    for (std::size_t i = 0; i < bytes_.size(); i += sizeof(pattern)) {
+      std::memcpy(bytes_.data() + i, &pattern, sizeof(pattern));
+    }
+  }
+  // What a buffer holds from this position on, kLength bytes.
+  const std::byte* from(std::size_t position) const { return bytes_.data() + position % sizeof(std::uint32_t); }
+
+ private:
+  std::array<std::byte, kLength + sizeof(std::uint32_t)> bytes_;
+};
+
 }  // namespace
 
 GuardedBuffer::GuardedBuffer(Memory& memory, std::string name, std::size_t bytes)
-    : memory_(memory), name_(std::move(name)), bytes_(bytes), written_(bytes + 2 * kGuardBytes) {
-  std::memcpy(written_.data(), guard_bytes().data(), kGuardBytes);
-  std::memcpy(written_.data() + kGuardBytes + bytes_, guard_bytes().data() + kGuardBytes, kGuardBytes);
-  base_ = static_cast<std::byte*>(memory_.allocate(written_.size()));
-  try {
-    memory_.copy_in(base_, written_.data(), written_.size());
-  } catch (...) {
-    memory_.release(base_);
-    throw;
-  }
+    : memory_(memory),
+      name_(std::move(name)),
+      bytes_(bytes),
+      base_(static_cast<std::byte*>(memory_.allocate(bytes + 2 * kGuardBytes))) {}
+
+GuardedBuffer::GuardedBuffer(Memory& memory, std::string name, std::size_t bytes, std::uint32_t pattern)
+    : GuardedBuffer(memory, std::move(name), bytes) {
+  pattern_ = pattern;
+  put_all();
+}
+
+GuardedBuffer::GuardedBuffer(Memory& memory, std::string name, std::span<const std::byte> content)
+    : GuardedBuffer(memory, std::move(name), content.size()) {
+  given_.assign(content.begin(), content.end());
+  put_all();
 }
 
 GuardedBuffer::~GuardedBuffer() {
   memory_.release(base_);
 }
 
-void GuardedBuffer::fill(std::uint32_t pattern) {
-  std::byte bytes[sizeof(pattern)];
-  std::memcpy(bytes, &pattern, sizeof(pattern));
-  for (std::size_t i = 0; i < bytes_; ++i) written_[kGuardBytes + i] = bytes[i % sizeof(pattern)];
-  if (bytes_ > 0) memory_.copy_in(data(), written_.data() + kGuardBytes, bytes_);
+void GuardedBuffer::write_to(std::byte* content) const {
+  if (!given_.empty()) {
+    std::memcpy(content, given_.data(), bytes_);
+    return;
+  }
+  const Pattern pattern(pattern_);
+  for (std::size_t i = 0; i < bytes_; i += Pattern::kLength) {
+    std::memcpy(content + i, pattern.from(i), std::min(Pattern::kLength, bytes_ - i));
+  }
 }
 
-void GuardedBuffer::write(std::span<const std::byte> content) {
-  if (content.size() != bytes_) {
-    throw std::logic_error(fmt::format("{}: {} bytes for a buffer of {}", name_, content.size(), bytes_));
-  }
-  if (bytes_ == 0) return;
-  std::memcpy(written_.data() + kGuardBytes, content.data(), bytes_);
-  memory_.copy_in(data(), content.data(), bytes_);
+void GuardedBuffer::put_all() {
+  const auto write_all = [this](std::byte* whole) {
+    std::memcpy(whole, guard_bytes().data(), kGuardBytes);
+    write_to(whole + kGuardBytes);
+    std::memcpy(whole + kGuardBytes + bytes_, guard_bytes().data() + kGuardBytes, kGuardBytes);
+  };
+  if (std::byte* whole = memory_.view(base_)) return write_all(whole);
+  std::vector<std::byte> image(bytes_ + 2 * kGuardBytes);
+  write_all(image.data());
+  memory_.copy_in(base_, image.data(), image.size());
+}
+
+void GuardedBuffer::fill(std::uint32_t pattern) {
+  given_.clear();
+  pattern_ = pattern;
+  restore();
 }
 
 void GuardedBuffer::disguise(std::byte value) {
@@ -82,23 +116,32 @@ void GuardedBuffer::disguise(std::byte value) {
 }
 
 void GuardedBuffer::restore() {
-  if (bytes_ > 0) memory_.copy_in(data(), written_.data() + kGuardBytes, bytes_);
+  if (std::byte* content = memory_.view(data())) return write_to(content);
+  std::vector<std::byte> content(bytes_);
+  write_to(content.data());
+  if (bytes_ > 0) memory_.copy_in(data(), content.data(), bytes_);
 }
 
 void GuardedBuffer::fetch() {
-  fetched_.resize(written_.size());
-  memory_.copy_out(fetched_.data(), base_, fetched_.size());
+  const std::size_t size = bytes_ + 2 * kGuardBytes;
+  if (const std::byte* whole = memory_.view(base_)) {
+    found_ = {whole, size};
+    return;
+  }
+  fetched_.resize(size);
+  memory_.copy_out(fetched_.data(), base_, size);
+  found_ = fetched_;
 }
 
 std::string GuardedBuffer::guard_damage() const {
-  const std::span<const std::byte> expected(written_), found(fetched_);
+  const std::span<const std::byte> expected(guard_bytes());
   const auto report = [this](const Difference& d, std::size_t distance, const char* where) {
     return fmt::format("{} ({} bytes): {} of {} guard bytes {} it were overwritten, the first {} bytes {}", name_,
                        bytes_, d.count, kGuardBytes, where, distance, where);
   };
-  const Difference after = compare(expected.last(kGuardBytes), found.last(kGuardBytes));
+  const Difference after = compare(expected.last(kGuardBytes), found_.last(kGuardBytes));
   if (after.count > 0) return report(after, after.first, "after");
-  const Difference before = compare(expected.first(kGuardBytes), found.first(kGuardBytes));
+  const Difference before = compare(expected.first(kGuardBytes), found_.first(kGuardBytes));
   if (before.count > 0) return report(before, kGuardBytes - before.first, "before");
   return {};
 }
@@ -108,13 +151,22 @@ std::string GuardedBuffer::content_damage() const {
 }
 
 std::string GuardedBuffer::damage_within(std::size_t begin, std::size_t end) const {
-  const auto content = [&](const std::vector<std::byte>& all) {
-    return std::span<const std::byte>(all).subspan(kGuardBytes + begin, end - begin);
-  };
-  const Difference d = compare(content(written_), content(fetched_));
-  if (d.count == 0) return {};
-  return fmt::format("{} ({} bytes): {} bytes were changed, the first at offset {}", name_, bytes_, d.count,
-                     begin + d.first);
+  const std::span<const std::byte> found = content().subspan(begin, end - begin);
+  Difference damage;
+  if (!given_.empty()) {
+    damage = compare(std::span<const std::byte>(given_).subspan(begin, found.size()), found);
+  } else if (!found.empty()) {
+    const Pattern pattern(pattern_);
+    for (std::size_t i = 0; i < found.size(); i += Pattern::kLength) {
+      const std::size_t length = std::min(Pattern::kLength, found.size() - i);
+      const Difference d = compare({pattern.from(begin + i), length}, found.subspan(i, length));
+      if (damage.count == 0) damage.first = i + d.first;
+      damage.count += d.count;
+    }
+  }
+  if (damage.count == 0) return {};
+  return fmt::format("{} ({} bytes): {} bytes were changed, the first at offset {}", name_, bytes_, damage.count,
+                     begin + damage.first);
 }
 
 }  // namespace samebits::harness

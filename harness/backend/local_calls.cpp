@@ -201,7 +201,7 @@ void LocalRouter::route(const RunRequest& request, RunResult& result) {
   std::deque<CallBuffers> calls;
   std::int64_t most_tokens = 0;
   const auto add_call = [&](const RunRequest& call) {
-    const RouterInputs rows = properties::select_rows(*inputs_, call);
+    const RouterInputs rows = properties::only_rows(*inputs_, call);
     most_tokens = std::max(most_tokens, rows.num_tokens);
     calls.emplace_back(*memory_, spec_, rows, call);
   };
@@ -222,8 +222,8 @@ void LocalRouter::route(const RunRequest& request, RunResult& result) {
                                   workspace_bytes, most_tokens, kMaxWorkspaceBytes));
   }
   // The author of a HostRouter knows it by other names.
-  GuardedBuffer workspace(*memory_, "workspace, of a HostRouter x, logits, ids and weights of a row", workspace_bytes);
-  workspace.fill(request.poison);
+  GuardedBuffer workspace(*memory_, "workspace, of a HostRouter x, logits, ids and weights of a row", workspace_bytes,
+                          request.poison);
 
   Call function = Call::kWorkspaceInit;
   void* stream = request.launch == Launch::kDirect ? nullptr : memory_->stream()->handle();

@@ -44,6 +44,8 @@ class Memory {
   virtual void release(void* address) noexcept = 0;
   virtual void copy_in(void* to, const void* from_host, std::size_t bytes) = 0;
   virtual void copy_out(void* to_host, const void* from, std::size_t bytes) = 0;
+  // The bytes at an allocated address where this process can read and write them itself; nullptr: only by copies.
+  virtual std::byte* view(void*) { return nullptr; }
   virtual void synchronize() = 0;               // waits for all work; reports what went wrong in it
   virtual Stream* stream() { return nullptr; }  // nullptr: host memory has none
   // A computation of our own after all work: empty, or what is wrong with its result or with the device.

@@ -29,13 +29,13 @@ std::vector<std::int64_t> better_experts(std::int64_t placement, std::int64_t fi
     used[place] = true;
     better.push_back(static_cast<std::int64_t>(place));
   };
-  for (std::int64_t i = 1; i <= num_experts; ++i) {
+  for (std::int64_t i = 1; i <= num_experts && std::ssize(better) < count; ++i) {
     if (placement == kAfterFirst) take(first + i);
     if (placement == kBeforeSecond) take(second - i);
     if (placement == kSameLane) take(first + 32 * i + 32 * i / num_experts);
     if (placement == kSpread) take(first + 1 + i * (num_experts / (count + 1) + 1));
   }
-  for (std::int64_t e = 0; e < num_experts; ++e) take(e);
+  for (std::int64_t e = 0; e < num_experts && std::ssize(better) < count; ++e) take(e);
   return better;
 }
 

@@ -46,12 +46,12 @@ std::optional<Disorder> first_disorder(const Evidence& evidence, std::int64_t ro
 
 std::optional<Violation> check_exact(const Evidence& evidence, std::int64_t row, const RowView& seen) {
   const oracle::RowAnswer<float>& answer = evidence.oracle.row(row);
-  const std::vector<std::int64_t> expected = answer_ids(answer);
-  const bool same_set = std::is_permutation(seen.ids.begin(), seen.ids.end(), expected.begin(), expected.end());
-  const auto wrong = std::mismatch(seen.ids.begin(), seen.ids.end(), expected.begin()).first;
+  const bool same_set = std::is_permutation(seen.ids.begin(), seen.ids.end(), answer.ids.begin(), answer.ids.end());
+  const auto wrong = std::mismatch(seen.ids.begin(), seen.ids.end(), answer.ids.begin()).first;
   const auto disorder = first_disorder(evidence, row, seen);
   if (!disorder && (!same_set || wrong == seen.ids.end())) return std::nullopt;
 
+  const std::vector<std::int64_t> expected = answer_ids(answer);
   Violation violation;
   violation.law = kOrder.id;
   violation.row = row;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
+#include <cstring>
 
 #include "oracle/reference/answer.h"
 #include "oracle/tensors/bf16.h"
@@ -56,10 +57,6 @@ std::string ulp_text(float a, float b) {
   if (!std::isfinite(a) || !std::isfinite(b)) return "";
   if (a == b) return "equal in value";
   return std::to_string(oracle::ulp_distance(a, b)) + " ulp apart";
-}
-
-bool same_bits(float a, float b) {
-  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
 }
 
 std::string shape_problem(const Run& run, const oracle::RouterSpec& spec) {
@@ -130,8 +127,12 @@ std::vector<JudgedRow> judged_rows(const Evidence& evidence) {
       if (case_row(run, r) < valid) rows.push_back({&run, r, case_row(run, r), row_view(run, r)});
     }
   };
+  const bool all_runs = evidence.claims.determinism == Determinism::kBatchInvariant;
+  std::int64_t most = valid;
+  for (const Run& run : evidence.runs) most += all_runs ? num_rows(run) : 0;
+  rows.reserve(static_cast<std::size_t>(most));
   add(*main);
-  if (evidence.claims.determinism != Determinism::kBatchInvariant) return rows;
+  if (!all_runs) return rows;
   for (const Run& run : evidence.runs) {
     if (&run != main && run.request.replace.empty() && is_usable(evidence, run)) add(run);
   }
@@ -157,10 +158,10 @@ std::string ids_problem(const oracle::RouterSpec& spec, const RowView& row) {
   const bool renames = renames_zero_experts(spec);
   for (std::size_t i = 0; i < row.ids.size(); ++i) {
     const std::int64_t id = row.ids[i];
-    const std::string place = "id " + std::to_string(id) + " in slot " + std::to_string(i);
-    if (id < 0 || id >= num_ids) return place + " is outside 0 .. " + std::to_string(num_ids - 1);
+    const auto place = [&] { return "id " + std::to_string(id) + " in slot " + std::to_string(i); };
+    if (id < 0 || id >= num_ids) return place() + " is outside 0 .. " + std::to_string(num_ids - 1);
     if (renames && id >= oracle::num_experts(spec) && id < oracle::ranked_experts(spec)) {
-      return place + " is that of a zero expert, which has to become id 0 with weight 0";
+      return place() + " is that of a zero expert, which has to become id 0 with weight 0";
     }
     for (std::size_t j = 0; j < i; ++j) {
       if (id == row.ids[j] && !may_be_renamed(spec, row, i) && !may_be_renamed(spec, row, j)) {
@@ -191,7 +192,21 @@ std::optional<Difference> first_answer(const RowView& row) {
   return std::nullopt;
 }
 
+namespace {
+
+template <class T>
+bool same_bytes(std::span<const T> a, std::span<const T> b) {
+  const std::size_t size = std::min(a.size(), b.size());
+  return size == 0 || std::memcmp(a.data(), b.data(), size * sizeof(T)) == 0;
+}
+
+}  // namespace
+
 std::optional<Difference> first_difference(const RowView& observed, const RowView& expected) {
+  if (same_bytes(observed.ids, expected.ids) && same_bytes(observed.weights, expected.weights) &&
+      same_bytes(observed.logits, expected.logits)) {
+    return std::nullopt;
+  }
   for (std::size_t i = 0; i < observed.ids.size(); ++i) {
     if (observed.ids[i] == expected.ids[i]) continue;
     return Difference{"id in slot " + std::to_string(i), static_cast<std::int64_t>(i), std::to_string(observed.ids[i]),

@@ -1,6 +1,7 @@
 // Rows of runs, compared and written down: shared by the laws.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -25,7 +26,9 @@ std::string expert_text(const oracle::RowAnswer<float>& answer, std::int64_t id)
 // ": keys [0.1, 0.2] and [0.3, 0.4]"; empty where one of the ids does not compete by a key.
 std::string keys_text(const BoundedRow& row, std::int64_t a, std::int64_t b);
 std::string ulp_text(float a, float b);  // "3 ulp apart"; empty when one of them is not finite
-bool same_bits(float a, float b);
+inline bool same_bits(float a, float b) {
+  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+}
 
 // Empty, or why the outputs do not have the shape that was asked for.
 std::string shape_problem(const Run& run, const oracle::RouterSpec& spec);

@@ -33,6 +33,7 @@ std::string cut_text(const oracle::RowAnswer<float>& answer) {
 
 std::optional<Violation> check_exact(const Evidence& evidence, std::int64_t row, std::span<const std::int64_t> ids) {
   const oracle::RowAnswer<float>& answer = evidence.oracle.row(row);
+  if (std::equal(ids.begin(), ids.end(), answer.ids.begin(), answer.ids.end())) return std::nullopt;
   const std::vector<std::int64_t> expected = answer_ids(answer);
   const std::vector<std::int64_t> observed(ids.begin(), ids.end());
   const std::vector<std::int64_t> extra = without(observed, expected);

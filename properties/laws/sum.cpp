@@ -40,6 +40,7 @@ std::vector<Term> chosen_terms(const oracle::RouterSpec& spec, const oracle::Row
   if (needs_same_set && !same_set) return {};
 
   std::vector<Term> terms;
+  terms.reserve(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const auto e = static_cast<std::size_t>(same_set ? answer.expert_ids[i] : ids[i]);
     const float value = same_set ? answer.values[i] : biased ? answer.keys[e] : answer.scores[e];
@@ -97,7 +98,7 @@ std::optional<Expected> expected_sum(const oracle::RouterSpec& spec, const std::
     scaled_sum += term.value * term.factor;
     scaled_magnitude += std::fabs(term.value * term.factor);
     largest_factor = std::max(largest_factor, term.largest_factor);
-    if (term.value > 0.0) arguments += std::fabs(term.value * std::log(term.value) * term.factor);
+    if (log_space && term.value > 0.0) arguments += std::fabs(term.value * std::log(term.value) * term.factor);
   }
 
   double denominator = 1.0, error = 0.0;
@@ -144,25 +145,27 @@ Violation report(std::int64_t row, double observed, const std::string& expected)
   return violation;
 }
 
-// The total that the law asks for, as an interval and in words; nullopt: it says nothing about this row.
+// The total that the law asks for, as an interval; nullopt: it says nothing about this row.
 struct Demand {
   Interval total;
-  std::string words;
+  std::optional<Expected> expected;  // of exact claims
+  std::string words() const {
+    return expected ? text(expected->total) + " = scale * S / D within " + text(expected->tolerance)
+                    : "a value in " + text(total);
+  }
 };
 std::optional<Demand> demand(const Evidence& evidence, std::int64_t row, std::span<const std::int64_t> ids) {
   const oracle::RouterSpec& spec = evidence.c.spec;
   if (!evidence.claims.bit_exact()) {
     const BoundedRow& bounded = evidence.oracle.bounded(row);
     if (!bounded.judged) return std::nullopt;
-    const Interval total = weight_sum_bounds(spec, bounded, ids);
-    return Demand{total, "a value in " + text(total)};
+    return Demand{weight_sum_bounds(spec, bounded, ids), std::nullopt};
   }
   const std::vector<Term> terms =
       chosen_terms(spec, oracle::row_constants(spec, evidence.inputs, row), evidence.oracle.row(row), ids);
   const auto expected = terms.empty() ? std::nullopt : expected_sum(spec, terms);
   if (!expected) return std::nullopt;
-  return Demand{{expected->total - expected->tolerance, expected->total + expected->tolerance},
-                text(expected->total) + " = scale * S / D within " + text(expected->tolerance)};
+  return Demand{{expected->total - expected->tolerance, expected->total + expected->tolerance}, expected};
 }
 
 LawOutcome check(const Evidence& evidence) {
@@ -174,7 +177,7 @@ LawOutcome check(const Evidence& evidence) {
     outcome.relevant += judged.in_main() ? 1 : 0;
     const double observed = total_of(judged.seen.weights);
     if (demanded->total.contains(observed) || outcome.violation) continue;
-    outcome.violation = report(judged.row, observed, demanded->words);
+    outcome.violation = report(judged.row, observed, demanded->words());
     name_run(*outcome.violation, judged);
   }
   return outcome;
