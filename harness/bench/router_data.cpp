@@ -15,14 +15,14 @@ namespace {
 
 constexpr std::int32_t kBlockSize = 64;  // of the padded block form; grouped GEMMs use 16 to 128
 
-struct BiasRange {
-  const char* spec;
-  float mean, deviation, least, most;
-};
 // Published or measured ranges of selection biases; the spec files' notes have the sources.
-constexpr BiasRange kBiasRanges[] = {{"glm-5.3-flash", 11.75f, 0.07f, 11.54f, 11.96f},
-                                     {"kimi-k3", -0.1f, 0.15f, -0.76f, 0.15f}};
-constexpr BiasRange kOtherBias = {"", 0.0f, 0.1f, -1.0f, 1.0f};
+struct KnownBiases {
+  const char* spec;
+  BiasRange range;
+};
+constexpr KnownBiases kKnownBiases[] = {{"glm-5.3-flash", {11.75f, 0.07f, 11.54f, 11.96f}},
+                                        {"kimi-k3", {-0.1f, 0.15f, -0.76f, 0.15f}}};
+constexpr BiasRange kOtherBias = {0.0f, 0.1f, -1.0f, 1.0f};
 
 std::uint16_t to_bf16(float value) {  // to nearest even; finite values
   const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -50,6 +50,13 @@ class Normal {
 
 }  // namespace
 
+BiasRange bench_selection_biases(const std::string& spec) {
+  for (const KnownBiases& known : kKnownBiases) {
+    if (spec == known.spec) return known.range;
+  }
+  return kOtherBias;
+}
+
 oracle::RouterInputs bench_constants(const BenchSpec& bench) {
   const oracle::RouterSpec& spec = bench.spec;
   const std::int64_t hidden = spec.shape.hidden_size.value(), gate = oracle::gate_rows(spec),
@@ -61,10 +68,8 @@ oracle::RouterInputs bench_constants(const BenchSpec& bench) {
   inputs.gate_weight_bf16 = normal.bf16(gate * hidden, 1.0f / std::sqrt(static_cast<float>(hidden)));
   if (spec.gate.linear_bias != oracle::BiasType::kNone) inputs.linear_bias = normal.floats(gate, kOtherBias);
   if (spec.selection.bias != oracle::BiasType::kNone) {
-    const auto known = std::find_if(std::begin(kBiasRanges), std::end(kBiasRanges),
-                                    [&](const BiasRange& range) { return bench.name == range.spec; });
     inputs.selection_bias = normal.floats(static_cast<std::int64_t>(spec.selection.bias_variants.size()) * ranked,
-                                          known == std::end(kBiasRanges) ? kOtherBias : *known);
+                                          bench_selection_biases(bench.name));
   }
   if (spec.gate.input_scale_vector) inputs.input_scale_vector.assign(static_cast<std::size_t>(hidden), 1.0f);
   if (spec.weights.per_expert_scale) inputs.per_expert_scale.assign(static_cast<std::size_t>(gate), 1.0f);

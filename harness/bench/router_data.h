@@ -26,6 +26,12 @@ class BenchError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Of the values N(mean, deviation^2), clamped.
+struct BiasRange {
+  float mean, deviation, least, most;
+};
+BiasRange bench_selection_biases(const std::string& spec);
+
 // Constants and no rows: gate weight N(0, 1/H) in bf16, selection biases in the range that the model's have
 // (GLM-5.3-Flash 11.54 to 11.96, Kimi-K3 -0.76 to 0.15) or N(0, 0.1), other biases N(0, 0.1), scales 1. The same for
 // the same spec.

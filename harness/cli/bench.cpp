@@ -27,6 +27,7 @@ constexpr std::int64_t kHostRows[] = {1, 16, 64};
 
 struct Options {
   std::vector<std::string> specs, outputs;
+  SpecOptions resolution;  // of each spec
   std::vector<std::int64_t> rows;
   std::string backend, plugin, form, filter, json, progress = "auto";
   int repetitions = 0;
@@ -61,7 +62,7 @@ BenchPlan make_plan(const Options& options, bool on_gpu) {
   if (names.empty() && on_gpu) names.assign(std::begin(kSpecs), std::end(kSpecs));
   if (names.empty()) names = {kSpecs[0]};
   for (const std::string& name : names) {
-    SpecOptions spec;
+    SpecOptions spec = options.resolution;
     spec.spec = name;
     plan.specs.push_back({name, resolve_runnable_spec(spec).spec});
   }
@@ -78,6 +79,15 @@ BenchPlan make_plan(const Options& options, bool on_gpu) {
     }
   }
   return plan;
+}
+
+// How the specs differ from those of their names.
+std::vector<std::pair<std::string, std::string>> resolution_context(const SpecOptions& options) {
+  std::vector<std::pair<std::string, std::string>> context;
+  if (!options.variant.empty()) context.emplace_back("variant", options.variant);
+  if (options.layer) context.emplace_back("layer", *options.layer);
+  if (!options.set.empty()) context.emplace_back("set", fmt::format("{}", fmt::join(options.set, ", ")));
+  return context;
 }
 
 int run_bench(const Options& options) {
@@ -101,6 +111,7 @@ int run_bench(const Options& options) {
   bench::SuiteOptions suite;
   suite.repetitions = options.repetitions > 0 ? options.repetitions : !on_gpu ? 5 : options.is_short ? 20 : 60;
   suite.json = options.json;
+  for (auto& entry : resolution_context(options.resolution)) bench->context.push_back(std::move(entry));
   suite.context = bench->context;
   suite.context.emplace_back("repetitions", std::to_string(suite.repetitions));
   Progress progress(progress_mode(options.progress));
@@ -132,10 +143,11 @@ void add_bench(CLI::App& app, Program& program) {
   CLI::App* command =
       app.add_subcommand("bench", "Time a router by row count, on a GPU cold, warm and beside the floor");
   auto options = std::make_shared<Options>();
-  command->add_option("--spec", options->specs, "Built-in spec or spec file; may be repeated (default on a GPU: five)")
-      ->type_name("S")
-      ->take_all()
-      ->allow_extra_args(false);
+  CLI::Option* spec = command->add_option("--spec", options->specs,
+                                          "Built-in spec or spec file; may be repeated (default on a GPU: five)");
+  spec->type_name("S")->take_all()->allow_extra_args(false);
+  add_resolution_options(*command, options->resolution);
+  for (const char* option : {"--variant", "--layer"}) command->get_option(option)->needs(spec);
   CLI::Option* backend = command->add_option("--backend", options->backend, "Router of this program: cpu, cuda");
   backend->type_name("B");
   command->add_option("--plugin", options->plugin, "Shared library with the C ABI; runs in this process")

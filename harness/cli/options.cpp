@@ -51,6 +51,10 @@ void add_spec_options(CLI::App& command, SpecOptions& options) {
   command.add_option("--spec", options.spec, "Built-in spec (see `list specs`) or a spec file")
       ->required()
       ->type_name("S");
+  add_resolution_options(command, options);
+}
+
+void add_resolution_options(CLI::App& command, SpecOptions& options) {
   command.add_option("--variant", options.variant, "A named variant of the spec (see `show --spec S`)")->type_name("V");
   command
       .add_option("--layer", options.layer,

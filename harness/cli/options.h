@@ -49,6 +49,7 @@ struct SpecOptions {
   std::vector<std::string> set;  // path=value
 };
 void add_spec_options(CLI::App& command, SpecOptions& options);
+void add_resolution_options(CLI::App& command, SpecOptions& options);  // the same without --spec
 
 struct ChosenSpec {
   std::string name, variant, layer;  // layer as it was given; empty: none

@@ -73,14 +73,46 @@ TEST_F(BenchProgram, TimesTheEmbeddedRouterAndWritesGoogleBenchmarksJson) {
   EXPECT_EQ(root["context"]["repetitions"], "3");
 }
 
+TEST_F(BenchProgram, TimesAChangedSpecAndSaysSo) {
+  const std::vector<std::string> call = {"bench",  "--backend",  "cpu",       "--spec", "glm-5.3-flash",
+                                         "--rows", "1",          "--outputs", "ids",    "--repetitions",
+                                         "3",      "--progress", "none"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), call.begin(), call.end());
+    return run(more);
+  };
+  const std::vector<std::string> small = {"--set", "shape.hidden_size=32", "--set", "shape.num_experts=16"};
+  std::vector<std::string> changes = small;
+  changes.insert(changes.end(), {"--variant", "bf16_bias", "--json", "bench.json"});
+  const ChildResult result = with(changes);
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("variant: bf16_bias\nset: shape.hidden_size=32, shape.num_experts=16\n"));
+  EXPECT_EQ(json::parse(content_of(folder_ / "bench.json"))["context"]["variant"], "bf16_bias");
+  // The change reaches the router: there are fewer experts than it must choose.
+  EXPECT_EQ(with({"--set", "shape.hidden_size=32", "--set", "shape.num_experts=4"}).exit_code, 2);
+}
+
+TEST_F(BenchProgram, TimesALayer) {
+  const ChildResult result =
+      run({"bench", "--backend", "cpu", "--spec", "deepseek-v4.1-flash", "--layer", "draft", "--set",
+           "shape.hidden_size=32", "--rows", "1", "--outputs", "ids", "--repetitions", "3", "--progress", "none"});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("layer: draft"));
+}
+
 TEST_F(BenchProgram, RefusesWhatItCannotDo) {
-  const std::vector<std::vector<std::string>> usage = {{"bench"},
-                                                       {"bench", "--backend", "mutant:bf16_bias"},
-                                                       {"bench", "--backend", "cpu", "--rows", "0"},
-                                                       {"bench", "--backend", "cpu", "--outputs", "sums"},
-                                                       {"bench", "--backend", "cpu", "--repetitions", "2"},
-                                                       {"bench", "--backend", "cpu", "--filter", "("},
-                                                       {"bench", "--backend", "cpu", "--spec", "no-such-spec"}};
+  const std::vector<std::vector<std::string>> usage = {
+      {"bench"},
+      {"bench", "--backend", "mutant:bf16_bias"},
+      {"bench", "--backend", "cpu", "--rows", "0"},
+      {"bench", "--backend", "cpu", "--outputs", "sums"},
+      {"bench", "--backend", "cpu", "--repetitions", "2"},
+      {"bench", "--backend", "cpu", "--filter", "("},
+      {"bench", "--backend", "cpu", "--spec", "no-such-spec"},
+      {"bench", "--backend", "cpu", "--variant", "bf16_bias"},
+      {"bench", "--backend", "cpu", "--layer", "draft"},
+      {"bench", "--backend", "cpu", "--set", "top_k"},
+      {"bench", "--backend", "cpu", "--spec", "glm-5.3-flash", "--variant", "no-such-variant"}};
   for (const std::vector<std::string>& words : usage) {
     const ChildResult result = run(words);
     EXPECT_EQ(result.exit_code, 2) << words.back() << result.err;
