@@ -3,7 +3,7 @@
 // lean.cuh.
 //
 // What keeps it short: parameters lie in the order of their use; bounds are constants where the shape is a common one;
-// what is rare is out of line. Grid: (tile groups x chunks) + T blocks.
+// what is rare is out of line. Grid: (tile groups x chunks) + T blocks, and one more that does the bookkeeping.
 #include "kernels/fused/few.h"
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "kernels/fused/bookkeep_few.cuh"
 #include "kernels/fused/few_words.cuh"
 #include "kernels/fused/multiply_row.cuh"
+#include "kernels/fused/slots.cuh"
 #include "kernels/fused/words.cuh"
 #include "kernels/logits/decode_tile.cuh"
 #include "kernels/select/choice_columns.cuh"
@@ -22,6 +23,7 @@ namespace samebits::cuda {
 namespace {
 
 constexpr int kMaxRows = 16;
+static_assert(kMaxRows * kMostChosen <= kMostSlots);
 constexpr int kCopyingThreads = 4 * kWarpSize;  // the fewest that copy the tokens
 
 // What the launch reads of router, call and hand-over, in the order of its use.
@@ -44,6 +46,8 @@ struct FewCall {
   float* logits;
   std::int32_t* slot_ids;
   std::int32_t ids_stride, weights_stride, logits_stride;
+  std::int32_t blocks;
+  SlotBlocks slot_blocks;
   bool round_logits, bookkeeps;
   ColumnRule rule;
 };
@@ -106,7 +110,8 @@ __device__ __forceinline__ void multiply(const FewCall& few) {
   if (threadIdx.x == 0) {
     arrive(few);
     if (blockIdx.x == 0) {
-      few.state->used[side] = static_cast<std::uint32_t>(num_rows * words_of_row<kTokenTiles>(few.chunks));
+      few.state->used[side] =
+          static_cast<std::uint32_t>(few.num_tokens * words_of_row<kTokenTiles>(few.chunks) + kMostSlots);
     }
   }
   clear_other_side(handover_of(few), state, static_cast<unsigned>(few.multiplying_blocks));
@@ -120,6 +125,7 @@ __device__ __forceinline__ Column column_of(const FewCall& few, int row, int col
               (std::int64_t{row} * few.weights_stride + column) * ((rare & kNarrowWeights) != 0 ? 2 : 4),
           few.slot_ids + (row * few.sizes.k + column)};
 }
+
 // A row that block_choice.cuh does not serve, or whose words have not come. The logit is this thread's, if received.
 template <Lean kLean>
 __device__ __noinline__ void select_slowly(const RouterView& router, const CallView& call, int row, bool received,
@@ -144,6 +150,41 @@ __device__ __noinline__ void select_slowly(const RouterView& router, const CallV
   }
 }
 
+// The ids of slots, which the blocks of rows hand to the block that does the bookkeeping: words behind the sums, one
+// more than the id, so that -1 is no kNoWord.
+template <int kTokenTiles>
+__device__ __forceinline__ std::uint32_t* id_words(const FewCall& few, const HandoverState& state) {
+  return few.words + side_of(state) * kWordsOfSide + few.num_tokens * words_of_row<kTokenTiles>(few.chunks);
+}
+__device__ __forceinline__ void write_id(std::uint32_t* word, std::int32_t id) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(id + 1) : "memory");
+}
+__device__ __forceinline__ bool receive_id(const std::uint32_t* word, int patience, std::int32_t& id) {
+  std::uint32_t found;
+  do {
+    if (patience-- <= 0) return false;
+    found = read_word(word);
+  } while (found == kNoWord);
+  id = static_cast<std::int32_t>(found) - 1;
+  return true;
+}
+
+// Each block of a row adds 1 to rows_done when its columns are written, and the block that does the bookkeeping 1, and
+// kBookkept if it has all ids. Whoever comes last puts the count back, and does the bookkeeping if that block gave up.
+constexpr std::uint32_t kBookkept = 1u << 16;
+__device__ __forceinline__ bool leaves_bookkeeping(const FewCall& few, std::uint32_t came_before,
+                                                   std::uint32_t amount) {
+  if ((came_before & (kBookkept - 1)) != static_cast<std::uint32_t>(few.num_tokens)) return false;
+  few.state->rows_done = 0;
+  order_accesses();
+  return ((came_before | amount) & kBookkept) == 0;
+}
+__device__ __noinline__ void bookkeep_slowly(const RouterView& router, const CallView& call,
+                                             const BookkeepOutputs& outputs, unsigned char* shared) {
+  bookkeep_few(Block(), call.slot_ids, static_cast<int>(call.num_tokens) * router.columns, router.gate_rows, outputs,
+               few_slots_memory(router.gate_rows, shared));
+}
+
 template <Lean kLean, int kChunks, int kWarps, int kTokenTiles>
 __device__ __forceinline__ void select(const FewCall& few, const RouterView& router, const CallView& call,
                                        const Bookkeeping& bookkeeping) {
@@ -158,10 +199,11 @@ __device__ __forceinline__ void select(const FewCall& few, const RouterView& rou
   if (few.bias_variants == 1) bias = __ldg(few.bias + expert);
   wait_for_previous_kernel();
   const HandoverState state = read_state(handover_of(few));
-  clear_choice(thread, choice);
   if (thread.rank == 0) rule = few.rule;
+  clear_choice(thread, choice);
   const Column column = column_of(few, row, thread.rank);
   block.sync();  // before warps write what others have cleared
+  bool chosen = false;
   if (row < rows_of(few)) {
     bool has_answer = true;
     const float* biases = few.bias;
@@ -179,7 +221,7 @@ __device__ __forceinline__ void select(const FewCall& few, const RouterView& rou
     float logit = 0.0f;
     const bool received = receive_sum<kChunks, kTokenTiles>(words, few.chunks, few.patience, logit);
     if (few.round_logits) logit = round_to_bf16(logit);
-    const bool chosen = choose_by_block<kLean, kWarps>(thread, few.sizes, logit, bias, received && has_answer, choice);
+    chosen = choose_by_block<kLean, kWarps>(thread, few.sizes, logit, bias, received && has_answer, choice);
     if (logit_at != nullptr && received) *logit_at = logit;
     if (!chosen) {
       select_slowly<kLean>(router, call, row, received, logit, has_answer, biases, shared);
@@ -191,7 +233,52 @@ __device__ __forceinline__ void select(const FewCall& few, const RouterView& rou
     block.sync();
   }
   if (threadIdx.x == 0) arrive(few);
-  if (few.bookkeeps) bookkeep(block, router, call, handover_of(few), bookkeeping, shared);
+  if (!few.bookkeeps) return;
+  if (thread.rank < thread.k) {
+    const std::int32_t id = chosen ? choice.ids[thread.rank] : *column.slot;
+    write_id(id_words<kTokenTiles>(few, state) + (row * thread.k + thread.rank), id);
+  }
+  __syncthreads();  // all columns are written
+  __shared__ bool is_left;
+  if (threadIdx.x == 0) {
+    order_accesses();
+    is_left = leaves_bookkeeping(few, atomicAdd(&few.state->rows_done, 1u), 1);
+  }
+  __syncthreads();
+  if (is_left) bookkeep_slowly(router, call, bookkeeping.outputs, shared);
+}
+
+// By a block of its own. Its code runs once before there are ids, so that it need not come from memory afterwards.
+template <int kTokenTiles>
+__device__ __forceinline__ void bookkeep_all(const FewCall& few, const RouterView& router, const CallView& call,
+                                             const BookkeepOutputs& outputs) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  __shared__ SlotCounts counts;
+  __shared__ bool is_left;
+  const int rank = static_cast<int>(threadIdx.x), num_slots = few.num_tokens * few.sizes.k;
+  wait_for_previous_kernel();
+  const HandoverState state = read_state(handover_of(few));
+  fill_slots(rank, num_slots, few.slot_blocks, outputs, counts);
+  __syncthreads();
+  if (rank == 0) arrive(few);
+  std::int32_t id = -1;
+  std::uint32_t came_before = 0, amount = 0;
+#pragma unroll 1
+  for (int pass = 0; pass < 2; ++pass) {
+    bool received = true;
+    if (pass == 1 && rank < num_slots)
+      received = receive_id(id_words<kTokenTiles>(few, state) + rank, few.patience, id);
+    const bool all = __syncthreads_and(received ? 1 : 0) != 0;
+    if (pass == 1 && rank == 0) {
+      amount = all ? kBookkept + 1 : 1;
+      if (!all) order_accesses();  // what is filled comes before what another block writes
+      came_before = atomicAdd(&few.state->rows_done, amount);
+    }
+    if (all) bookkeep_slots(rank, id, num_slots, few.sizes.experts, few.slot_blocks, outputs, counts);
+  }
+  if (rank == 0) is_left = leaves_bookkeeping(few, came_before, amount);
+  __syncthreads();
+  if (is_left) bookkeep_slowly(router, call, outputs, shared);
 }
 
 template <Lean kLean, int kChunks, int kWarps, int kTokenTiles>
@@ -204,7 +291,11 @@ __global__ void __launch_bounds__(kMaxSelectThreads)
   // The multiplying blocks are to find their code at the start of the kernel, where it comes from memory the sooner.
   // The compiler puts it behind the other where it sees that one of the two runs; so the barrier tells, of one value.
   if (__syncthreads_or(selects ? 1 : 0) != 0) {
-    select<kLean, kChunks, kWarps, kTokenTiles>(few, router, call, bookkeeping);
+    if (static_cast<int>(blockIdx.x) < few.multiplying_blocks + few.num_tokens) {
+      select<kLean, kChunks, kWarps, kTokenTiles>(few, router, call, bookkeeping);
+    } else {
+      bookkeep_all<kTokenTiles>(few, router, call, bookkeeping.outputs);
+    }
   }
 }
 
@@ -250,7 +341,7 @@ bool fits_int32(std::int64_t stride) {
 }
 
 FewCall few_call(const RouterView& router, const CallView& call, const Handover& handover, const TileGroups& tiles,
-                 bool bookkeeps) {
+                 const Bookkeeping& bookkeeping) {
   const samebits_router_spec& spec = router.spec;
   FewCall few{};
   few.weights = reinterpret_cast<const Fragment*>(router.weight_fragments);
@@ -266,7 +357,8 @@ FewCall few_call(const RouterView& router, const CallView& call, const Handover&
   few.tiles = router.padded_gate_rows / kTileExperts;
   few.chunks = router.num_chunks;
   few.multiplying_blocks = tiles.groups * router.num_chunks;
-  few.arrivals = static_cast<std::int32_t>(kArrivals) - (few.multiplying_blocks + few.num_tokens - 1);
+  few.blocks = few.multiplying_blocks + few.num_tokens + (bookkeeping.wanted ? 1 : 0);
+  few.arrivals = static_cast<std::int32_t>(kArrivals) - (few.blocks - 1);
   few.bias = router.selection_bias;
   few.row_class = call.row_class;
   few.sizes = {router.gate_rows, router.top_k, spec.n_group, spec.topk_group};
@@ -281,7 +373,8 @@ FewCall few_call(const RouterView& router, const CallView& call, const Handover&
   few.logits_stride = static_cast<std::int32_t>(call.router_logits_stride);
   few.round_logits = spec.logits_dtype == SAMEBITS_BF16;
   few.rule = column_rule(router, call);
-  few.bookkeeps = bookkeeps;
+  few.bookkeeps = bookkeeping.wanted;
+  few.slot_blocks = slot_blocks(call.num_tokens * router.top_k, router.gate_rows, bookkeeping.outputs.block_size);
   return few;
 }
 
@@ -290,19 +383,18 @@ FewCall few_call(const RouterView& router, const CallView& call, const Handover&
 bool can_route_few(const RouterView& router, const CallView& call) {
   return lean_of(router) != Lean::kNo && can_choose_by_block(router) && router.num_parts == 1 &&
          router.hidden_size % kChunkWidth == 0 && router.num_chunks <= kMostChunks &&
-         call.num_tokens * round_up(router.num_chunks, kSideBySide) * kWordStride <= kWordsOfSide &&
+         call.num_tokens * round_up(router.num_chunks, kSideBySide) * kWordStride + kMostSlots <= kWordsOfSide &&
          call.num_tokens <= kMaxRows && fits_int32(call.input_stride) && fits_int32(call.ids_stride) &&
          fits_int32(call.weights_stride) && fits_int32(call.router_logits_stride);
 }
 
 cudaError_t launch_few(const RouterView& router, const CallView& call, const Handover& handover,
                        const TileGroups& tiles, const Bookkeeping& bookkeeping, cudaStream_t stream) {
-  const FewCall few = few_call(router, call, handover, tiles, bookkeeping.wanted);
+  const FewCall few = few_call(router, call, handover, tiles, bookkeeping);
   const int threads = std::max(select_threads(router.gate_rows), tiles.warps * kWarpSize + kCopyingThreads);
   const std::size_t bytes =
       std::max(static_cast<std::size_t>(lean_bytes(router.gate_rows)), few_slots_bytes(router.gate_rows));
-  return launch_pdl(kernel_of(lean_of(router), few),
-                    dim3(static_cast<unsigned>(few.multiplying_blocks + few.num_tokens)),
+  return launch_pdl(kernel_of(lean_of(router), few), dim3(static_cast<unsigned>(few.blocks)),
                     dim3(static_cast<unsigned>(threads)), bytes, stream, few, router, call, bookkeeping);
 }
 

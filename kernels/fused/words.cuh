@@ -26,6 +26,12 @@ __device__ __forceinline__ void add_arrival(const Handover& handover) {
   asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(&handover.state->arrivals), "r"(arrivals) : "memory");
 }
 
+// What this thread has seen or written comes before what others see of its later relaxed accesses, and the other way
+// round: a fence that asks for less than __threadfence.
+__device__ __forceinline__ void order_accesses() {
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+
 __device__ __forceinline__ void write_word(std::uint32_t* word, float value) {
   asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(to_bits(value)) : "memory");
 }

@@ -30,7 +30,7 @@ struct alignas(16) BlockChoice {
   float scores[kMostChosen];                // of the chosen, in order; 0 from k on
   std::int32_t ids[kMostChosen];
   float of_warps[kMostChoiceWarps];  // softmax
-  bool is_left;                      // to lean.cuh
+  unsigned is_left;                  // to lean.cuh, if not 0
 };
 
 inline constexpr float kNoCandidate = -250.0f;   // below every plain key
@@ -79,7 +79,7 @@ __device__ __forceinline__ void clear_choice(const ChoiceThread& thread, BlockCh
     (&memory.candidate_ids[0][0])[thread.rank] = 0;
   }
   if (thread.rank < kMostChosen) memory.scores[thread.rank] = 0.0f;
-  if (thread.rank == 0) memory.is_left = false;
+  if (thread.rank == 0) memory.is_left = 0;
 }
 
 // The softmax score of this thread's logit, of a row without NaN and infinities.
@@ -107,10 +107,15 @@ __device__ __forceinline__ float softmax_by_block(const ChoiceThread& thread, fl
   return fdiv(power, add_lanes(sum));
 }
 
-// This thread's key among those of its warp: writes the candidates.
-__device__ __forceinline__ void name_candidates(const ChoiceThread& thread, float score, float key,
+// This thread's key among those of its warp: writes the candidates, but where the row is left, as places may be equal
+// there.
+__device__ __forceinline__ void name_candidates(const ChoiceThread& thread, float score, float key, bool is_left,
                                                 BlockChoice& memory) {
   const int lane = thread.lane(), warp = thread.warp();
+  if (__any_sync(kAllLanes, is_left)) {
+    if (lane == 0) atomicOr(&memory.is_left, 1u);
+    return;
+  }
   memory.keys[warp][lane] = key;
   __syncwarp();
   const float negative = fmul(key, -kKeyFactor);
@@ -164,6 +169,7 @@ __device__ __forceinline__ void choose_candidates(const ChoiceThread& thread, co
   constexpr int kThreads = kWarpSize / kMostChosen, kOfThread = kMostChosen / kThreads;
   static_assert(kOfThread == 2);
   const int warp = thread.warp(), slot = thread.lane() / kThreads, part = thread.lane() % kThreads;
+  const unsigned is_left = memory.is_left;
   const float key = memory.candidates[warp][slot];
   const std::int32_t id = memory.candidate_ids[warp][slot];
   const unsigned kept_mask = kGroups ? kept_groups(thread, sizes, memory) : ~0u;
@@ -182,7 +188,7 @@ __device__ __forceinline__ void choose_candidates(const ChoiceThread& thread, co
   all = fadd(all, __shfl_xor_sync(kAllLanes, all, 1));
   all = fadd(all, __shfl_xor_sync(kAllLanes, all, 2));
   const int place = small_integer(all) + (id >> 16);
-  if (part == 0 && place < thread.k && (!kGroups || (kept_mask >> warp & 1u) != 0)) {
+  if (part == 0 && place < thread.k && is_left == 0 && (!kGroups || (kept_mask >> warp & 1u) != 0)) {
     memory.scores[place] = memory.candidate_scores[warp][slot];
     memory.ids[place] = id & 0xffff;
   }
@@ -203,13 +209,12 @@ __device__ __forceinline__ bool choose_by_block(const ChoiceThread& thread, cons
     ready = ready && is_near(logit);
   }
   const float key = thread.is_expert() ? fadd(score, bias) : kNoCandidate;
-  name_candidates(thread, score, key, memory);
-  if (!ready || (thread.is_expert() && !is_plain(key))) memory.is_left = true;
+  name_candidates(thread, score, key, !ready || (thread.is_expert() && !is_plain(key)), memory);
   __syncthreads();
   if (thread.warp() * kWarpSize < thread.experts)
     choose_candidates<kLean == Lean::kSigmoidGroups, kWarps>(thread, sizes, memory);
   __syncthreads();
-  return !memory.is_left;
+  return memory.is_left == 0;
 }
 
 }  // namespace samebits::cuda

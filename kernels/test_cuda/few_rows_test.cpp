@@ -95,6 +95,7 @@ std::vector<std::uint16_t> rows_of_call(std::uint64_t call, std::int64_t t, std:
 
 TEST_F(FewRows, OfManyShapesOnOneWorkspaceWithAndWithoutWaiting) {
   constexpr std::int64_t kRows[] = {1, 4, 5, 8, 9, 16};
+  constexpr std::int32_t kBlockSizes[] = {16, 0, 3, 64, 1000, 1, 128};
   std::vector<std::unique_ptr<Case>> cases;
   std::size_t bytes = 0;
   for (const samebits_router_spec& spec : specs()) {
@@ -119,8 +120,8 @@ TEST_F(FewRows, OfManyShapesOnOneWorkspaceWithAndWithoutWaiting) {
     const std::uint64_t round = call / cases.size();
     const std::int64_t t = kRows[round % std::size(kRows)];
     CallOptions options;
-    options.bookkeeping = round % 2 == 0;
-    options.block_size = 16;
+    options.bookkeeping = round % 5 != 0;
+    options.block_size = options.bookkeeping ? kBlockSizes[call % std::size(kBlockSizes)] : 0;
     if (round % 4 == 3) options.num_valid_rows = static_cast<std::int32_t>(t / 2);
     for (std::int64_t row = 0; row < t && one.spec.num_bias_variants > 1; ++row)
       options.row_class.push_back(static_cast<std::int32_t>(draw(call, static_cast<std::uint64_t>(row)) % 3));
