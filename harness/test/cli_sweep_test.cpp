@@ -103,11 +103,11 @@ TEST_F(Exhaustive, TiedPairs) {
   EXPECT_EQ(report()["laws"]["selection"]["verdict"], "pass");
 }
 TEST_F(Exhaustive, Flags) {
-  if (std::getenv("SAMEBITS_EXHAUSTIVE") == nullptr) GTEST_SKIP() << "set SAMEBITS_EXHAUSTIVE=1 (about a minute)";
+  if (std::getenv("SAMEBITS_EXHAUSTIVE") == nullptr) GTEST_SKIP() << "set SAMEBITS_EXHAUSTIVE=1 (half a minute of CPU)";
   expect_clean("flags", 1014624);
 }
 TEST_F(Exhaustive, TiedPairsOfTheLargestRouter) {
-  if (std::getenv("SAMEBITS_EXHAUSTIVE") == nullptr) GTEST_SKIP() << "set SAMEBITS_EXHAUSTIVE=1 (about 2 minutes)";
+  if (std::getenv("SAMEBITS_EXHAUSTIVE") == nullptr) GTEST_SKIP() << "set SAMEBITS_EXHAUSTIVE=1 (four minutes of CPU)";
   const ChildResult result = sweep("tied_pairs", "cpu", {"--spec", "kimi-k3"});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_EQ(report()["rows"], 4 * 400960);
