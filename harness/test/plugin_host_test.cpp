@@ -135,6 +135,36 @@ TEST(HostPlugin, IdsCanBeInt64) {
   EXPECT_THAT(call.weights, ElementsAre(1.0f, 2.0f, -7.0f, -7.0f, 3.0f, 3.0f, -7.0f, -7.0f));
 }
 
+// Given logits become weights as they are.
+std::vector<std::uint16_t> bf16_weights_of(float first, float second) {
+  const auto router = create(plain_spec(), Constants());
+  Call call(router->spec);
+  const std::array<float, 6> logits = {first, second, 0, 5, 5, 5};
+  std::vector<std::uint16_t> weights(8, 0x1234);
+  call.inputs.router_logits = {const_cast<float*>(logits.data()), 2, 3, 3, SAMEBITS_FP32, 0};
+  call.outputs.topk_weights = {weights.data(), 2, 2, 4, SAMEBITS_BF16, 0};
+  EXPECT_EQ(detail::route(*router, call.inputs, call.outputs, call.workspace.data(), true), SAMEBITS_OK);
+  return weights;
+}
+
+TEST(HostPlugin, WeightsCanBeBf16) {
+  constexpr std::uint16_t kGap = 0x1234;
+  EXPECT_THAT(bf16_weights_of(1, -2), ElementsAre(kOne, kTwo | 0x8000, kGap, kGap, 0, 0, kGap, kGap));
+  constexpr float kStep = 0x1p-7f, kHalf = 0x1p-8f;  // of the bf16 values from 1 to 2
+  const auto rounded = [](float a, float b) {
+    const std::vector<std::uint16_t> weights = bf16_weights_of(a, b);
+    return std::vector<std::uint16_t>{weights[0], weights[1]};
+  };
+  EXPECT_THAT(rounded(1 + kHalf, 1 + kHalf + 0x1p-23f), ElementsAre(kOne, kOne + 1));  // a tie: to the even one
+  EXPECT_THAT(rounded(1 + kStep + kHalf, 1 + kStep + kHalf - 0x1p-23f), ElementsAre(kOne + 2, kOne + 1));
+  EXPECT_THAT(rounded(0x1p-133f, 0x1p-134f), ElementsAre(1, 0));  // the smallest subnormal, and a tie below it
+  // Not finite, or no longer after the rounding: +0.
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  EXPECT_THAT(rounded(std::numeric_limits<float>::quiet_NaN(), -kInf), ElementsAre(0, 0));
+  EXPECT_THAT(rounded(std::numeric_limits<float>::max(), -0x1.fffp127f), ElementsAre(0, 0));
+  EXPECT_THAT(rounded(0x1.fep127f, 0x1.fefffep127f), ElementsAre(0x7f7f, 0x7f7f));  // the largest
+}
+
 TEST(HostPlugin, GivenLogitsAreReadAndNotChanged) {
   const auto router = create(plain_spec(), Constants());
   Call call(router->spec);
@@ -173,10 +203,18 @@ TEST(HostPlugin, ARowHasALogitOfEveryExpertAndAllColumns) {
 TEST(HostPlugin, WrongCallsAreErrorsWithAText) {
   const auto router = create(plain_spec(), Constants());
   Call call(router->spec);
-  call.outputs.topk_weights.dtype = SAMEBITS_BF16;
-  EXPECT_EQ(detail::route(*router, call.inputs, call.outputs, call.workspace.data(), false), SAMEBITS_UNSUPPORTED);
-  EXPECT_EQ(detail::last_error(), "topk_ids must be INT32 or INT64, topk_weights FP32");
+  for (const std::int32_t dtype : {SAMEBITS_DTYPE_NONE, SAMEBITS_INT32}) {
+    call.outputs.topk_weights.dtype = dtype;
+    EXPECT_EQ(detail::route(*router, call.inputs, call.outputs, call.workspace.data(), false),
+              SAMEBITS_INVALID_ARGUMENT);
+    EXPECT_EQ(detail::last_error(), "found dtype 3 of topk_ids and " + std::to_string(dtype) +
+                                        " of topk_weights, allowed INT32 (3) or INT64 (4), and FP32 (1) or BF16 (2)");
+  }
+  EXPECT_THAT(call.weights, Each(-7.0f));
   call.outputs.topk_weights.dtype = SAMEBITS_FP32;
+  call.outputs.topk_ids.dtype = SAMEBITS_FP32;
+  EXPECT_EQ(detail::route(*router, call.inputs, call.outputs, call.workspace.data(), false), SAMEBITS_INVALID_ARGUMENT);
+  call.outputs.topk_ids.dtype = SAMEBITS_INT32;
   EXPECT_EQ(detail::route(*router, call.inputs, call.outputs, call.workspace.data(), true), SAMEBITS_INVALID_ARGUMENT);
   EXPECT_EQ(detail::last_error(), "the input is absent");
 

@@ -9,7 +9,8 @@
 //   SAMEBITS_HOST_PLUGIN(MyRouter)
 //
 // G, R and K are those of samebits.h; all experts compete (G = R = E, K = k) under the rules of `ordinary`.
-// Strides, dtypes, padding rows, workspace and error texts are handled here. C++17, no dependencies but samebits.h.
+// Strides, dtypes (bf16 weights are rounded from those of `route`), padding rows, workspace and error texts are handled
+// here. C++17, no dependencies but samebits.h.
 // Other plug-ins (device memory, bookkeeping, returned logits, whole batches) export the functions of samebits.h
 // themselves.
 #ifndef SAMEBITS_HOST_PLUGIN_HPP_
@@ -129,13 +130,23 @@ inline float widen(std::uint16_t bf16) {
   return value;
 }
 
-// To nearest, ties to even; NaN stays NaN.
-inline float round_to_bf16(float value) {
+// The upper half of the fp32 bits, to nearest, ties to even. Not for NaN.
+inline std::uint16_t narrow(float value) {
   std::uint32_t bits = 0;
   std::memcpy(&bits, &value, sizeof(bits));
-  if (value != value) return value;
   bits += 0x7fffu + ((bits >> 16) & 1u);
-  return widen(static_cast<std::uint16_t>(bits >> 16));
+  return static_cast<std::uint16_t>(bits >> 16);
+}
+
+// NaN stays NaN.
+inline float round_to_bf16(float value) {
+  return value != value ? value : widen(narrow(value));
+}
+
+// bf16 bits of a weight: +0 where none is finite.
+inline std::uint16_t weight_to_bf16(float weight) {
+  const std::uint16_t bits = narrow(weight);
+  return weight != weight || (bits & 0x7f80u) == 0x7f80u ? std::uint16_t{0} : bits;
 }
 
 // Row `row` of a BF16 or FP32 tensor, as fp32.
@@ -258,17 +269,20 @@ samebits_status route(const Router& router, const samebits_inputs& inputs, sameb
                       bool from_logits) {
   const samebits_router_spec& spec = router.spec;
   const samebits_tensor& start = from_logits ? inputs.router_logits : inputs.hidden_states;
-  const bool narrow = outputs.topk_ids.dtype == SAMEBITS_INT32;
-  if ((!narrow && outputs.topk_ids.dtype != SAMEBITS_INT64) || outputs.topk_weights.dtype != SAMEBITS_FP32) {
-    return fail(SAMEBITS_UNSUPPORTED, "topk_ids must be INT32 or INT64, topk_weights FP32");
+  const std::int32_t id_dtype = outputs.topk_ids.dtype, weight_dtype = outputs.topk_weights.dtype;
+  if ((id_dtype != SAMEBITS_INT32 && id_dtype != SAMEBITS_INT64) ||
+      (weight_dtype != SAMEBITS_FP32 && weight_dtype != SAMEBITS_BF16)) {
+    return fail(SAMEBITS_INVALID_ARGUMENT,
+                "found dtype " + std::to_string(id_dtype) + " of topk_ids and " + std::to_string(weight_dtype) +
+                    " of topk_weights, allowed INT32 (3) or INT64 (4), and FP32 (1) or BF16 (2)");
   }
   const std::int64_t tokens = inputs.num_tokens;
   if (tokens < 0) return fail(SAMEBITS_INVALID_ARGUMENT, "num_tokens is negative");
   const std::int64_t width = from_logits ? gate_rows(spec) : spec.hidden_size;
   for (const std::string& problem :
        {problem_of("the input", start, tokens, width, from_logits ? SAMEBITS_FP32 : SAMEBITS_BF16),
-        problem_of("topk_ids", outputs.topk_ids, tokens, topk_columns(&spec), outputs.topk_ids.dtype),
-        problem_of("topk_weights", outputs.topk_weights, tokens, topk_columns(&spec), SAMEBITS_FP32)}) {
+        problem_of("topk_ids", outputs.topk_ids, tokens, topk_columns(&spec), id_dtype),
+        problem_of("topk_weights", outputs.topk_weights, tokens, topk_columns(&spec), weight_dtype)}) {
     if (!problem.empty()) return fail(SAMEBITS_INVALID_ARGUMENT, problem);
   }
   if (!from_logits && router.gate_weight.empty()) return fail(SAMEBITS_INVALID_ARGUMENT, "there is no gate weight");
@@ -286,14 +300,19 @@ samebits_status route(const Router& router, const samebits_inputs& inputs, sameb
     }
     for (std::int32_t column = 0; column < columns; ++column) {
       const std::int32_t id = padding ? -1 : ids[column];
-      const std::int64_t at = row * outputs.topk_ids.row_stride + column;
-      if (narrow) {
-        static_cast<std::int32_t*>(outputs.topk_ids.data)[at] = id;
+      const float weight = padding ? 0.0f : weights[column];
+      const std::int64_t id_at = row * outputs.topk_ids.row_stride + column;
+      const std::int64_t weight_at = row * outputs.topk_weights.row_stride + column;
+      if (id_dtype == SAMEBITS_INT64) {
+        static_cast<std::int64_t*>(outputs.topk_ids.data)[id_at] = id;
       } else {
-        static_cast<std::int64_t*>(outputs.topk_ids.data)[at] = id;
+        static_cast<std::int32_t*>(outputs.topk_ids.data)[id_at] = id;
       }
-      static_cast<float*>(outputs.topk_weights.data)[row * outputs.topk_weights.row_stride + column] =
-          padding ? 0.0f : weights[column];
+      if (weight_dtype == SAMEBITS_BF16) {
+        static_cast<std::uint16_t*>(outputs.topk_weights.data)[weight_at] = weight_to_bf16(weight);
+      } else {
+        static_cast<float*>(outputs.topk_weights.data)[weight_at] = weight;
+      }
     }
   }
   std::snprintf(outputs.kernel_name, sizeof(outputs.kernel_name), "one row at a time");
