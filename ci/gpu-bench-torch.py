@@ -19,7 +19,11 @@ import random
 import statistics
 import sys
 
-import torch
+try:
+    import torch
+except ImportError as error:
+    print(f"gpu-bench-torch: python3 has no torch ({error}); pip install torch", file=sys.stderr)
+    sys.exit(2)
 
 HERE = pathlib.Path(__file__).resolve().parent
 SQRT_SOFTPLUS = 3

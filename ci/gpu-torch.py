@@ -18,7 +18,11 @@ import pathlib
 import sys
 import types
 
-import torch
+try:
+    import torch
+except ImportError as error:
+    print(f"gpu-torch: python3 has no torch ({error}); pip install torch", file=sys.stderr)
+    sys.exit(2)
 
 U = 2.0**-24  # half a unit in the last place of fp32, relative
 HERE = pathlib.Path(__file__).resolve().parent
@@ -304,6 +308,11 @@ def main():
     path = next((place for place in places if place.exists()), None)
     if path is None:
         print(f"gpu-torch: {places[-1]} is not there; make it with ci/gpu-package", file=sys.stderr)
+        return 2
+    try:
+        importlib.import_module("transformers")
+    except ImportError as error:
+        print(f"gpu-torch: python3 has no transformers ({error}); pip install transformers", file=sys.stderr)
         return 2
     library = Library(path.resolve())
     if library.device.type == "cuda" and not torch.cuda.is_available():

@@ -1,9 +1,11 @@
 // The specs that ci/gpu-torch.py and ci/gpu-bench-torch.py write down for machines that have PyTorch and no program of
-// ours beside them: they are those of fixtures/models.
+// ours beside them: they are those of fixtures/models. And what these scripts and ci/gpu say where something is
+// missing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <iomanip>
 #include <map>
 #include <sstream>
@@ -112,6 +114,34 @@ TEST(GpuScripts, DrawBiasesAsTheProgramDoes) {
     } else {
       EXPECT_THAT(spec.biases, testing::IsEmpty()) << name;
     }
+  }
+}
+
+// Runs a script as if torch were not installed, whether it is or not.
+constexpr const char* kWithoutTorch = R"(
+import runpy, sys
+sys.modules["torch"] = None
+runpy.run_path(sys.argv[1], run_name="__main__"))";
+
+TEST(GpuScripts, SayThatTorchIsMissing) {
+  for (const std::string name : {"gpu-torch", "gpu-bench-torch"}) {
+    const TempFolder folder;
+    const ChildResult child =
+        Child(folder, {"-c", kWithoutTorch, SAMEBITS_SOURCE_DIR "/ci/" + name + ".py"}, "/usr/bin/python3").wait();
+    EXPECT_EQ(child.exit_code, 2) << child.err;
+    EXPECT_THAT(child.err, testing::MatchesRegex(name + ": python3 has no torch \\([^\n]*\\); pip install torch\n"));
+  }
+}
+
+TEST(GpuScripts, SayThatThePackageIsMissing) {
+  const TempFolder folder;
+  std::filesystem::create_directory(folder / "ci");
+  std::filesystem::copy_file(SAMEBITS_SOURCE_DIR "/ci/gpu", folder / "ci/gpu");
+  for (const char* part : {"bits", "record", "sanitize", "mutants", "bench"}) {
+    const ChildResult child = Child(folder, {"ci/gpu", part}, "/bin/bash").wait();
+    EXPECT_EQ(child.exit_code, 2) << part;
+    EXPECT_THAT(child.err, testing::EndsWith("/dist-gpu/cuda_test is not there; make it with ci/gpu-package\n"))
+        << part;
   }
 }
 
