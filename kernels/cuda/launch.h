@@ -15,12 +15,12 @@ namespace samebits::cuda {
 cudaError_t launch_prepare(const RouterView& router, const CallView& call, const std::uint16_t* hidden_states,
                            std::int64_t hidden_stride, std::uint16_t* prepared, cudaStream_t stream);
 
-// The three forms of the logits; all fill call.sums and give the same bits.
+// Three forms fill call.sums, with the same bits. The fourth has the selection in the same launch: fused/fused.h.
 // logits/plain.cu: one thread a logit, steps in integers, any architecture. num_sums = 1.
 cudaError_t launch_logits_plain(const RouterView& router, const CallView& call, cudaStream_t stream);
 // logits/decode.cu: mma.sync, chunks spread over the multiprocessors. num_sums = num_chunks.
 cudaError_t launch_logits_decode(const RouterView& router, const CallView& call, cudaStream_t stream);
-// logits/prefill.cu: wgmma tiles, chunks folded in registers. num_sums = 1. sm_90a.
+// logits/prefill.cu: wgmma tiles, chunks folded in registers or in a cluster. num_sums = 1. sm_90a.
 cudaError_t launch_logits_prefill(const RouterView& router, const CallView& call, cudaStream_t stream);
 
 // select/select.cu. From sums or given logits: fold, finish the logits (linear bias, bf16, temperature, softcap), write
@@ -28,7 +28,7 @@ cudaError_t launch_logits_prefill(const RouterView& router, const CallView& call
 cudaError_t launch_select(const RouterView& router, const CallView& call, cudaStream_t stream);
 
 // dispatch/bookkeep.cu. From call.slot_ids, which it sorts in place; outputs that are null are not written. `scratch`:
-// bookkeep_scratch_bytes.
+// bookkeep_scratch_bytes. Launchers of other calls: fused/fused.h, logits/split_columns.h, cuda/slices.h.
 struct BookkeepOutputs {
   std::int32_t block_size;
   std::int32_t *tokens_per_expert, *expert_offsets, *slot_of_position, *position_of_slot, *sorted_token_ids,
