@@ -18,7 +18,7 @@ namespace samebits::properties {
 
 // Simpler cases of the same spec, most drastic first: given logits in the place of hidden states; smaller k; fewer
 // rows, experts (zero and shared ones too), tokens of a table and columns; no padding, row classes, plants and offsets;
-// then explicit tensors; then zeros and small integers in place of values. All are valid. Lazy.
+// then explicit tensors; then ranks, zeros and small integers in place of values. All are valid. Lazy.
 rc::Seq<Case> simpler_cases(const Case& c);
 rc::Shrinkable<Case> shrinkable(const Case& c);
 

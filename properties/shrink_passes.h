@@ -23,6 +23,14 @@ inline constexpr std::int64_t kMaxExplicitNumbers = 50000;
 // The most drastic first.
 std::vector<Pass> shape_passes();
 std::vector<Pass> value_passes();
+// Value passes of their own: the order of the keys in place of the values.
+Pass ranks_for_values();
+// k = 1, and one of the chosen experts before all others: neither can be had without the other when it is a later one.
+Pass one_of_the_chosen();
+// Whether the tensors are explicit, and few enough to be simplified number by number.
+bool has_small_data(const Case& c);
+// How far the explicit tensors are from simple. Every simplification of values lowers it, so shrinking ends.
+std::int64_t total_complexity(const Case& c);
 // Shape, then values.
 const std::vector<Pass>& all_passes();
 

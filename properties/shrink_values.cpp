@@ -114,10 +114,6 @@ std::uint32_t simpler_form(std::uint32_t bits, std::int64_t form) {
   return with_significant_bits(bits, kBits[static_cast<std::size_t>(form)]);
 }
 
-bool has_small_data(const Case& c) {
-  return c.description.data && count_numbers(c) <= kMaxExplicitNumbers;
-}
-
 // Positions of values whose complexity is above `limit`.
 std::vector<std::size_t> positions_above(RouterInputs inputs, int limit) {
   const Values values(inputs);
@@ -257,10 +253,24 @@ Pass respace_columns() {
 
 }  // namespace
 
+bool has_small_data(const Case& c) {
+  return c.description.data && count_numbers(c) <= kMaxExplicitNumbers;
+}
+
+std::int64_t total_complexity(const Case& c) {
+  RouterInputs inputs = *c.description.data;
+  const Values values(inputs);
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) total += complexity(values.get(i));
+  return total;
+}
+
 std::vector<Pass> value_passes() {
   std::vector<Pass> passes;
   passes.push_back(explicit_tensors());
   passes.push_back(bf16_gate_weight());
+  passes.push_back(one_of_the_chosen());
+  passes.push_back(ranks_for_values());
   for (std::int64_t chunk = std::int64_t{1} << 14; chunk >= 1; chunk /= 2) passes.push_back(zero_values(chunk));
   for (std::int64_t chunk = std::int64_t{1} << 14; chunk >= 1; chunk /= 8) passes.push_back(simplify_values(chunk));
   passes.push_back(simplify_values(1));

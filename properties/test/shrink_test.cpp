@@ -171,6 +171,31 @@ TEST(Shrink, ARoundedBiasNeedsOneRowAndTwoExperts) {
   }
 }
 
+// Ids of more than 8 bits that lose the upper ones: all keys are negative, so a zero in one place would win.
+TEST(Shrink, AnIdThatIsCutOffNeedsAHandfulOfNumbersAmongNegativeOnes) {
+  for (const bool from_hidden_states : {false, true}) {
+    const auto cut_off = fails_when([=](const Case& tried, const RouterInputs& inputs) {
+      if (from_hidden_states && inputs.from_logits()) return false;
+      for (const auto& answer : route(tried, inputs, inputs.selection_bias)) {
+        const auto has = [&](std::int32_t id) {
+          return std::find(answer.ids.begin(), answer.ids.end(), id) != answer.ids.end();
+        };
+        if (has(256) && !has(0)) return true;
+      }
+      return false;
+    });
+    Case c = directed_case(model("glm-5.3-flash"), "negative_keys");
+    if (from_hidden_states) c = directed_case(model("glm-5.3-flash"), "dispatch_boundary");
+    while (!cut_off(c)) ++c.description.data_key;
+    const auto result = shrink(c, cut_off);
+    const CaseDescription& d = result.minimal.description;
+    EXPECT_EQ(d.num_tokens, 1);
+    EXPECT_EQ(d.num_experts, 257);
+    EXPECT_LE(count_nonzero(materialize(result.minimal)), from_hidden_states ? 2 : 1);
+    EXPECT_LT(result.evaluations, 1500);
+  }
+}
+
 TEST(Shrink, PlantedValuesSurviveAlone) {
   const Case c = directed_case(model("glm-5.3-flash"), "non_finite_logits");
   const auto result = shrink(c, fails_when([](const Case&, const RouterInputs& inputs) {
