@@ -163,6 +163,9 @@ Boundaries find_boundaries(Subject& subject, const Case& c, const oracle::Router
 
   found.row = row;
   found.runs = search.runs;
+  for (const auto& [count, kind] : search.first_place()) {
+    if (kind >= 0) found.row_counts.insert(count);
+  }
   found.failure = search.failure;
   // Between two counts with the same bits, all are taken to have them.
   for (const auto& [count, kind] : search.first_place()) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,8 @@ struct Boundaries {
   std::int64_t place_count = 0;  // the row count of `places`
   std::vector<BitRange> places;  // 0 .. place_count - 1, where they differ within one run; else empty
   std::int64_t runs = 0;
-  std::string failure;  // a run that did not end well; it ended the search
+  std::set<std::int64_t> row_counts;  // that were run
+  std::string failure;                // a run that did not end well; it ended the search
   bool found() const { return counts.size() > 1 || !places.empty(); }
 };
 

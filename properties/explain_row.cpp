@@ -49,7 +49,7 @@ std::optional<Answer> with_ties_to_the_higher_id(const Setup& setup) {
 std::vector<std::string> note_of(const std::vector<const char*>& mistakes) {
   if (mistakes.empty()) return {};
   std::string note;
-  for (const char* text : mistakes) note += std::string(note.empty() ? "reproduced by: " : "; ") + text;
+  for (const char* text : mistakes) note += std::string(note.empty() ? kCauseLabel : "; ") + text;
   return {note};
 }
 

@@ -25,6 +25,9 @@ struct Alternative {
 std::vector<Alternative> alternatives(const oracle::RouterSpec& spec, const oracle::RouterInputs& inputs,
                                       std::int64_t row, std::span<const float> logits);
 
+// How a note that names causes begins.
+inline constexpr const char* kCauseLabel = "reproduced by: ";
+
 // "reproduced by: A; B": all mistakes, in the order above, that reproduce the returned logits `observed` [G] bit for
 // bit (any NaN for NaN). One note, so that a report that shows few notes names them all; no note where there is none.
 std::vector<std::string> explain_logits(const oracle::RouterSpec& spec, const oracle::RouterInputs& inputs,

@@ -10,6 +10,7 @@
 #include "harness/io/description_yaml.h"
 #include "harness/report/case_text.h"
 #include "oracle/spec/spec_yaml.h"
+#include "properties/explain_row.h"
 
 namespace samebits::harness {
 namespace {
@@ -38,6 +39,18 @@ void merge(LawTally& into, const LawTally& from, std::int64_t min_relevant) {
                                                  : Verdict::kInconclusive;
 }
 
+// Which known mistake gives the answer, where a law that the same row breaks says so.
+void add_cause(const std::vector<properties::LawResult>& results, properties::Violation& violation) {
+  for (const properties::LawResult& result : results) {
+    if (!result.outcome.violation || result.outcome.violation->row != violation.row) continue;
+    for (const std::string& note : result.outcome.violation->notes) {
+      if (!note.starts_with(properties::kCauseLabel)) continue;
+      violation.notes.push_back(note);
+      return;
+    }
+  }
+}
+
 }  // namespace
 
 CaseRuns run_case(const properties::Case& c, properties::Subject& subject) {
@@ -61,7 +74,11 @@ Campaign::Campaign(Report header, std::vector<std::string> laws, Ledger ledger)
     : report_(std::move(header)),
       laws_(std::move(laws)),
       ledger_(std::move(ledger)),
-      start_(std::chrono::steady_clock::now()) {}
+      start_(std::chrono::steady_clock::now()) {
+  if (laws_.empty()) return;
+  judges_answers_ = std::erase(laws_, known_answer_law().id) > 0;
+  judges_cases_ = !laws_.empty();
+}
 
 properties::Tally& Campaign::tally_of(const oracle::RouterSpec& full_spec) {
   for (auto& [spec, tally] : tallies_) {
@@ -109,6 +126,7 @@ properties::LawOutcome Campaign::judge_answer(const CaseFile& file, const CaseRu
                                    [](const properties::LawResult& result) { return result.outcome.violation; });
   // A claim may leave the answer open: another of equal keys, another finite weight beside an infinite score.
   if (outcome.violation && lawful && !report_.claims.bit_exact()) return {};
+  if (outcome.violation) add_cause(results, *outcome.violation);
   return outcome;
 }
 
@@ -131,9 +149,10 @@ bool Campaign::add(const CaseFile& file, const CaseRuns& runs, const std::string
     return within_memory([&] { return "judging a case of " + case_sizes(file.c); },
                          [&] { return properties::judge(file.c, report_.claims, runs.inputs, runs.runs, laws); });
   };
-  std::vector<properties::LawResult> results = judged(laws_);
+  std::vector<properties::LawResult> results = judges_cases_ ? judged(laws_) : std::vector<properties::LawResult>{};
+  const bool stated = file.expected && judges_answers_;
   properties::LawOutcome answer;
-  if (file.expected) answer = judge_answer(file, runs, laws_.empty() ? results : judged({}));
+  if (stated) answer = judge_answer(file, runs, judges_cases_ && laws_.empty() ? results : judged({}));
 
   bool failed = false;
   const auto settle = [&](const std::string& law, properties::LawOutcome& outcome) {
@@ -151,8 +170,8 @@ bool Campaign::add(const CaseFile& file, const CaseRuns& runs, const std::string
     return true;
   };
   std::erase_if(results, [&](properties::LawResult& result) { return !settle(result.law->id, result.outcome); });
-  tally_of(counted_as_ ? *counted_as_ : file.full_spec ? *file.full_spec : file.c.spec).add(results);
-  if (file.expected && settle(known_answer_law().id, answer)) count_answer(answer);
+  if (judges_cases_) tally_of(counted_as_ ? *counted_as_ : file.full_spec ? *file.full_spec : file.c.spec).add(results);
+  if (stated && settle(known_answer_law().id, answer)) count_answer(answer);
   return failed;
 }
 
@@ -161,15 +180,16 @@ bool Campaign::add_known(const KnownCase& known, const CaseRuns& runs) {
   const std::string law = known_answer_law().id;
   const auto results = properties::judge(file.c, report_.claims, runs.inputs, runs.runs);
   properties::LawOutcome outcome = judge_answer(file, runs, results);
+  std::vector<std::string> broken;
   for (const properties::LawResult& result : results) {
-    if (!result.outcome.violation) continue;
+    if (result.outcome.violation) broken.emplace_back(result.law->id);
+    if (!result.outcome.violation || broken.size() > 1) continue;
     outcome.relevant = std::max<std::int64_t>(outcome.relevant, 1);
     outcome.violation = *result.outcome.violation;
     outcome.violation->summary =
         fmt::format("{} breaks {}: {}", known.name, result.law->id, outcome.violation->summary);
     outcome.violation->notes.insert(outcome.violation->notes.begin(),
                                     fmt::format("known fault ({}): {}", file.expected->source, file.expected->fault));
-    break;
   }
   const Ledger::Treatment treatment = ledger_.treat(law, file, known.name, outcome);
   if (treatment == Ledger::Treatment::kDrop) return false;
@@ -182,6 +202,7 @@ bool Campaign::add_known(const KnownCase& known, const CaseRuns& runs) {
       outcome.violation.reset();
     } else {
       failed = note_failure({file, *outcome.violation, 0, "", known.name});
+      report_.broken_by_known_cases.insert(broken.begin(), broken.end());
     }
   }
   count_answer(outcome);

@@ -35,7 +35,7 @@ struct FirstFailure {
 
 class Campaign {
  public:
-  // `header`: command, spec, variant, backend, claims, seed.
+  // `header`: command, spec, variant, backend, claims, seed. `laws`: of law_names(); empty: all.
   Campaign(Report header, std::vector<std::string> laws, Ledger ledger = {});
 
   // full_spec of `file` decides which laws apply. `source` is the file it was read from. Returns true when a law
@@ -43,6 +43,9 @@ class Campaign {
   bool add(const CaseFile& file, const CaseRuns& runs, const std::string& source = {});
   // A built-in case with its main run. It counts for the law known_answer alone, whatever it breaks.
   bool add_known(const KnownCase& known, const CaseRuns& runs);
+  // Which of the two kinds of laws are asked for: that of stated answers, and all others.
+  bool judges_answers() const { return judges_answers_; }
+  bool judges_cases() const { return judges_cases_; }
   void skip(const std::string& reason);
   // Whether the ledger keeps the case from being run; known_name: of a built-in case, or empty.
   bool quarantines(const CaseFile& file, const std::string& known_name = {});
@@ -72,7 +75,8 @@ class Campaign {
   void count_answer(const properties::LawOutcome& outcome);
 
   Report report_;
-  std::vector<std::string> laws_;
+  std::vector<std::string> laws_;  // of all_laws(); empty: all
+  bool judges_answers_ = true, judges_cases_ = true;
   Ledger ledger_;
   std::optional<oracle::RouterSpec> counted_as_;
   std::vector<std::pair<oracle::RouterSpec, properties::Tally>> tallies_;  // per spec, in the order met

@@ -119,7 +119,7 @@ int check(const CheckOptions& options, const std::string& program) {
     report.failures.push_back(std::move(failure));
   }
   if (!options.json.empty()) write_file(options.json, to_json(report));
-  print_out("{}", to_console(report));
+  print_report(report);
   return exit_code(report);
 }
 

@@ -69,6 +69,13 @@ struct Budget {
   }
 };
 
+// Where a run over `count` routers begins. Runs that are too short for a round meet others with another seed, or in
+// another shard: multiples of the golden ratio, modulo 1, are spread evenly, however many there are.
+std::size_t first_place(std::uint64_t number, std::size_t count) {
+  constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15u;  // 2^64 / 1.618...
+  return static_cast<std::size_t>(((number * kGolden) >> 32) * count >> 32);
+}
+
 properties::GenerateOptions generate_options(const FuzzOptions& options, const properties::Claims& claims) {
   properties::GenerateOptions generate;
   generate.full_stage = options.stage != "from_logits";
@@ -95,7 +102,10 @@ class FuzzRun {
   void run(const Shard& shard) {
     try {
       // Known cases belong to no shard; the first runs them.
-      if (!options_.no_known_cases && shard.index == 0 && run_known_cases() && options_.fail_fast) return;
+      const bool known = !options_.no_known_cases && campaign_.judges_answers();
+      if (known && shard.index == 0 && run_known_cases() && options_.fail_fast) return;
+      if (!campaign_.judges_cases()) return;
+      first_ = first_place(options_.seed + shard.index, targets_.size());
       for (std::uint64_t index = shard.index; !interrupted(); index += shard.count) {
         if (!run_round(index)) return;
       }
@@ -125,7 +135,8 @@ class FuzzRun {
   // Case `index` of every router, in an order of its own. False: the run is over.
   bool run_round(std::uint64_t index) {
     bool any = false;
-    for (std::size_t place = 0; place < targets_.size(); ++place) {
+    for (std::size_t turn = 0; turn < targets_.size(); ++turn) {
+      const std::size_t place = (first_ + turn) % targets_.size();
       FuzzTarget& target = targets_[place];
       if (!target.refused.empty()) continue;
       if (!budget_.left(index, campaign_.rows())) return false;
@@ -145,7 +156,10 @@ class FuzzRun {
         if (target.run.skipped++ == 0) target.run.skip_reason = *reason;
         continue;
       }
-      if (campaign_.quarantines(file)) continue;
+      if (campaign_.quarantines(file)) {
+        target.quarantined = true;
+        continue;
+      }
       ++target.run.cases;
       target.run.rows += file.c.description.num_tokens;
       if (campaign_.add(file, run_case(file.c, subject_)) && options_.fail_fast) return false;
@@ -193,12 +207,14 @@ class FuzzRun {
       }
     }
     report.hazards_not_met.assign(unmet.begin(), unmet.end());
-    if (!options_.all_specs) return;
+    report.only_known_cases = !campaign_.judges_cases();
+    if (!options_.all_specs || report.only_known_cases) return;
     for (const FuzzTarget& target : targets_) {
       SpecRun run = target.run;
       run.name = target.spec.name;
       run.layer = target.spec.layer;
       if (!target.refused.empty()) run.skip_reason = target.refused;
+      if (run.cases == 0 && target.quarantined) run.skip_reason = "quarantined by the ledger";
       run.inconclusive = campaign_.inconclusive_laws(target.spec.spec);
       report.specs.push_back(std::move(run));
     }
@@ -211,6 +227,7 @@ class FuzzRun {
   Budget budget_;
   Campaign campaign_;
   Progress progress_;
+  std::size_t first_ = 0;  // the place that every round begins at
   Clock::time_point start_ = Clock::now();
 };
 
@@ -239,7 +256,7 @@ int fuzz(const FuzzOptions& options, const std::string& program) {
   if (options.all_specs) {
     targets = all_targets(options.spec);
   } else {
-    targets.push_back({resolve_runnable_spec(options.spec), "", {}});
+    targets.emplace_back().spec = resolve_runnable_spec(options.spec);
   }
   require_known_laws(options.laws);
   const Shard shard = parse_shard(options.shard);
@@ -260,7 +277,7 @@ int fuzz(const FuzzOptions& options, const std::string& program) {
   run.run(shard);
   const Report report = run.finish(program);
   if (!options.json.empty()) write_file(options.json, to_json(report));
-  print_out("{}", to_console(report));
+  print_report(report);
   return exit_code(report);
 }
 
@@ -272,7 +289,8 @@ void add_fuzz(CLI::App& app, Program& program) {
   add_spec_options(*command, options->spec);
   CLI::Option* spec = command->get_option("--spec")->required(false);
   command
-      ->add_flag("--all-specs", options->all_specs, "Every built-in spec in turn; those that cannot be run are named")
+      ->add_flag("--all-specs", options->all_specs,
+                 "Every built-in spec in turn, from one that the seed decides; those that cannot be run are named")
       ->excludes(spec)
       ->excludes(command->get_option("--variant"))
       ->excludes(command->get_option("--layer"));

@@ -13,6 +13,7 @@ struct FuzzTarget {
   ChosenSpec spec;
   std::string refused;  // why it cannot be run at all; empty: it can
   SpecRun run;
+  bool quarantined = false;  // the ledger kept a case of it from being run
 };
 
 // Every built-in spec, and every layer of one that routes by another method. `changes`: --set, for each.

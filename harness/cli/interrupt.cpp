@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <initializer_list>
 
 namespace samebits::harness {
 namespace {
@@ -11,7 +12,7 @@ volatile std::sig_atomic_t g_interrupted = 0;
 
 extern "C" void on_interrupt(int) {
   g_interrupted = 1;
-  constexpr char kText[] = "\nstopping; Ctrl-C again ends at once\n";
+  constexpr char kText[] = "\nstopping; Ctrl-C or SIGTERM again ends at once\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText, sizeof kText - 1);
 }
 
@@ -22,7 +23,7 @@ void install_interrupt_handler() {
   action.sa_handler = on_interrupt;
   // One shot, so that the second signal meets the default action.
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
-  ::sigaction(SIGINT, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
 }
 
 bool interrupted() {

@@ -37,6 +37,13 @@ const properties::Law& known_answer_law() {
   return law;
 }
 
+std::vector<std::string> law_names() {
+  std::vector<std::string> names;
+  for (const properties::Law& law : properties::all_laws()) names.emplace_back(law.id);
+  names.emplace_back(known_answer_law().id);
+  return names;
+}
+
 properties::LawOutcome check_known_answer(const KnownAnswer& expected, const properties::Claims& claims,
                                           const std::vector<properties::Run>& runs) {
   properties::LawOutcome outcome;

@@ -34,12 +34,6 @@ void require_one_of(const YamlValue& value, const std::vector<std::string>& name
   value.fail(fmt::format("found \"{}\"; {}", text, suggest_names(text, names)));
 }
 
-std::vector<std::string> law_names() {
-  std::vector<std::string> names = {known_answer_law().id};
-  for (const properties::Law& law : properties::all_laws()) names.emplace_back(law.id);
-  return names;
-}
-
 LedgerEntry entry_of(const YamlValue& item) {
   const YamlMapping fields(item,
                            {"mode", "router", "version", "law", "spec", "hazard", "known_case", "link", "expires"});

@@ -5,6 +5,7 @@
 
 #include "harness/backend/backend.h"
 #include "harness/cli/explain_arithmetics.h"
+#include "harness/cli/known_answer.h"
 #include "harness/cli/options.h"
 #include "harness/cli/output.h"
 #include "harness/cli/program.h"
@@ -57,9 +58,11 @@ int list_arithmetics() {
 }
 
 int list_laws() {
-  for (const properties::Law& law : properties::all_laws()) {
+  const auto print = [](const properties::Law& law) {
     print_out("{:<20}{}\n{:<20}needs: {}; from {}\n", law.id, law.statement, "", law.hazards, law.source);
-  }
+  };
+  for (const properties::Law& law : properties::all_laws()) print(law);
+  print(known_answer_law());
   return 0;
 }
 

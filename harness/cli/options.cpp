@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "harness/cli/interrupt.h"
+#include "harness/cli/known_answer.h"
 #include "harness/cli/output.h"
 #include "harness/io/description_yaml.h"
 #include "harness/io/files.h"
@@ -13,7 +15,6 @@
 #include "harness/io/spec_library.h"
 #include "oracle/spec/spec_yaml.h"
 #include "oracle/spec/validate.h"
-#include "properties/law.h"
 
 namespace samebits::harness {
 namespace {
@@ -244,10 +245,9 @@ void add_laws_option(CLI::App& command, std::vector<std::string>& laws) {
 }
 
 void require_known_laws(const std::vector<std::string>& laws) {
+  const std::vector<std::string> names = law_names();
   for (const std::string& id : laws) {
-    if (properties::find_law(id) != nullptr) continue;
-    std::vector<std::string> names;
-    for (const properties::Law& law : properties::all_laws()) names.emplace_back(law.id);
+    if (std::find(names.begin(), names.end(), id) != names.end()) continue;
     throw UsageError(fmt::format("--laws: unknown law \"{}\"; {}", id, suggest_names(id, names)));
   }
 }

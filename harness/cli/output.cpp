@@ -22,6 +22,10 @@ void write_text(std::FILE* stream, std::string_view text) {
   if (!written && stream == stdout && g_lost_because == 0) g_lost_because = errno == 0 ? EIO : errno;
 }
 
+void print_report(const Report& report) {
+  print_out("{}", to_console(report, ::isatty(STDOUT_FILENO) == 1 ? Output::kTerminal : Output::kFile));
+}
+
 void hold_standard_streams() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;

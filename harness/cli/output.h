@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "harness/report/report.h"
+
 namespace samebits::harness {
 
 void write_text(std::FILE* stream, std::string_view text);
@@ -20,6 +22,9 @@ template <class... Args>
 void print_error(fmt::format_string<Args...> format, Args&&... args) {
   write_text(stderr, fmt::format(format, std::forward<Args>(args)...));
 }
+
+// The report on standard output, fitted to what that is.
+void print_report(const Report& report);
 
 // A standard stream that the caller closed stays one that cannot be written: no file that is opened takes its number.
 void hold_standard_streams();

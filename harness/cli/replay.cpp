@@ -71,7 +71,7 @@ int replay(const ReplayOptions& options, const std::string& program) {
     report.failures.push_back(std::move(failure));
   }
   if (!options.json.empty()) write_file(options.json, to_json(report));
-  print_out("{}", to_console(report));
+  print_report(report);
   return exit_code(report);
 }
 

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "harness/cli/known_answer.h"
 #include "harness/cli/program.h"
 
 namespace samebits::harness {
@@ -15,6 +18,9 @@ int sweep(const SweepOptions& options, const std::string& program) {
   const auto refuse = [](const char* option, const std::string& value, const char* advice) {
     throw UsageError(fmt::format("{}{}{}: {}", option, value.empty() ? "" : " ", value, advice));
   };
+  if (std::find(options.laws.begin(), options.laws.end(), known_answer_law().id) != options.laws.end()) {
+    refuse("--laws", known_answer_law().id, "allowed in fuzz, replay and check; the cases of a sweep state no answers");
+  }
   if (!options.exhaustive.empty()) {
     if (options.boundaries) refuse("--boundaries", "", "allowed without --exhaustive; run the two one after the other");
     return sweep_exhaustive(options, program);

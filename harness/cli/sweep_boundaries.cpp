@@ -62,6 +62,7 @@ int sweep_boundaries(const SweepOptions& options, const std::string& program) {
         tally.cases += 1;
         tally.failed += found.found() ? 1 : 0;
         failed = failed || !found.failure.empty();
+        report.shapes.num_tokens.insert(found.row_counts.begin(), found.row_counts.end());
         all.push_back(found);
       }
     } catch (const Interrupted&) {
@@ -102,7 +103,7 @@ int sweep_boundaries(const SweepOptions& options, const std::string& program) {
   report.interrupted = interrupted();
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (!options.json.empty()) write_file(options.json, to_json(report));
-  print_out("{}", to_console(report));
+  print_report(report);
   // A router that does not claim to have none is asked, not judged.
   if (judged && !report.interrupted && report.failures.empty() && !report.laws.front().second.applicable) return 0;
   return exit_code(report);

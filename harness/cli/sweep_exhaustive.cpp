@@ -164,7 +164,7 @@ int sweep_exhaustive(const SweepOptions& options, const std::string& program) {
   }
   report.interrupted = interrupted();
   if (!options.json.empty()) write_file(options.json, to_json(report));
-  print_out("{}", to_console(report));
+  print_report(report);
   return exit_code(report);
 }
 

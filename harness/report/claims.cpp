@@ -24,9 +24,10 @@ std::string silence(const Report& report, const std::string& law) {
 }
 
 bool failed(const Report& report, const std::string& law) {
-  return std::any_of(report.laws.begin(), report.laws.end(), [&](const auto& entry) {
+  const bool in_a_case = std::any_of(report.laws.begin(), report.laws.end(), [&](const auto& entry) {
     return law == entry.first->id && entry.second.verdict == Verdict::kFail;
   });
+  return in_a_case || report.broken_by_known_cases.contains(law);
 }
 
 // Verified when all laws passed that can be told from `optional` ones, which may be silent for want of a subject.
@@ -66,6 +67,11 @@ std::vector<ClaimVerdict> claim_verdicts(const Report& report) {
   if (claims.returns_logits) laws.insert(laws.end(), choice.begin(), choice.end());
   laws.emplace_back("weights");
   verdicts.push_back(judged(report, "arithmetic " + oracle::arithmetic_name(claims.arithmetic), laws));
+  // A stated answer that is contradicted without breaking a law is one of every bit.
+  if (failed(report, "known_answer") && report.broken_by_known_cases.empty()) {
+    verdicts.back().state = State::kRefuted;
+    verdicts.back().by = "known_answer";
+  }
   if (verdicts.back().state == State::kVerified && report.shapes.hidden_size_max == 0) {
     verdicts.back().state = State::kNotVerified;
     verdicts.back().by = "every case started from given logits";

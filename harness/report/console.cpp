@@ -14,7 +14,6 @@ namespace samebits::harness {
 namespace {
 
 constexpr std::size_t kMaxLines = 40;
-constexpr std::size_t kWidth = 120;
 constexpr std::int64_t kMaxNumbers = 40;
 
 // Words joined into lines of at most kWidth, at most `most` lines.
@@ -46,24 +45,47 @@ struct WordLines {
 };
 constexpr WordLines kAllWords{3, 2}, kFewWords{1, 1};
 
-Lines header(const Report& report, WordLines limit) {
+constexpr std::size_t kLabel = 10;  // columns
+
+// "53 of 84 met, 31 of them too little for some law alone; not met: a, b, and 29 more"
+std::string specs_text(const Report& report) {
+  constexpr std::size_t kNamed = 6;
+  std::int64_t met = 0, short_of_some = 0;
+  for (const SpecRun& run : report.specs) {
+    met += run.cases > 0 ? 1 : 0;
+    short_of_some += run.cases > 0 && !run.inconclusive.empty() ? 1 : 0;
+  }
+  std::vector<std::string> unmet = specs_not_met(report);
+  std::string text = fmt::format("{} of {} met", met, met + static_cast<std::int64_t>(unmet.size()));
+  if (short_of_some > 0) {
+    text += fmt::format(", {} of them by too few cases for some law alone (see specs in --json)", short_of_some);
+  }
+  if (unmet.empty()) return text;
+  const std::size_t left_out = unmet.size() - std::min(unmet.size(), kNamed);
+  unmet.resize(unmet.size() - left_out);
+  text += fmt::format("; {} NOT met: {}", unmet.size() + left_out, fmt::join(unmet, ", "));
+  return left_out == 0 ? text : text + fmt::format(", and {} more", left_out);
+}
+
+Lines header(const Report& report, WordLines limit, Output output) {
   Lines lines;
-  lines.push_back(
-      fmt::format("spec      {}{}", report.spec, report.variant.empty() ? "" : ", variant " + report.variant));
-  for (const std::string& note : report.notes) lines.push_back(fmt::format("note      {}", note));
-  lines.push_back(
-      clipped(fmt::format("{:<10}{}: {} {}: {}", report.command == "check" ? "results" : "backend", report.backend,
-                          report.claims.name, report.claims.version, claims_line(report.claims)),
-              160));
+  const auto add = [&](const char* label, const std::string& text) {
+    append(lines, fitted(fmt::format("{:<{}}{}", label, kLabel, text), output, kLabel));
+  };
+  add("spec", report.spec + (report.variant.empty() ? "" : ", variant " + report.variant));
+  for (const std::string& note : report.notes) add("note", note);
+  const std::string& version = report.claims.version;
+  add(report.command == "check" ? "results" : "backend",
+      fmt::format("{}: {}{}: {}", report.backend, report.claims.name, version.empty() ? "" : " " + version,
+                  claims_line(report.claims)));
   std::string cases = fmt::format("cases     {} ({} rows)", grouped(report.cases), grouped(report.rows));
   if (report.known_cases > 0) cases += fmt::format(", {} known cases before them", grouped(report.known_cases));
   if (report.command == "fuzz") cases += fmt::format(", seed {}", report.seed);
   cases += fmt::format(", {:.1f} s", report.seconds);
   if (report.interrupted) cases += ", interrupted";
   lines.push_back(cases);
-  if (report.skipped > 0) {
-    lines.push_back(clipped(fmt::format("skipped   {}: {}", grouped(report.skipped), report.skip_reason), 200));
-  }
+  if (!report.specs.empty()) add("specs", specs_text(report));
+  if (report.skipped > 0) add("skipped", fmt::format("{}: {}", grouped(report.skipped), report.skip_reason));
   if (report.cases == 0) return lines;
   const Shapes& s = report.shapes;
   const auto span = [](std::int64_t least, std::int64_t most) {
@@ -90,20 +112,24 @@ std::string table_text(const Report& report, const properties::Law& law, const p
 
 using Tallied = std::pair<const properties::Law*, properties::LawTally>;
 
-std::string law_row(const Report& report, const Tallied& entry) {
+Lines law_row(const Report& report, const Tallied& entry, Output output) {
   const auto& [law, tally] = entry;
   if (!tally.applicable) {
-    return clipped(fmt::format("{:<20}{:<16}{}", law->id, "not applicable", tally.not_applicable_reason), kWidth);
+    return fitted(fmt::format("{:<20}{:<16}{}", law->id, "not applicable", tally.not_applicable_reason), output, 36);
   }
-  return fmt::format("{:<20}{:<16}{:>14}{:>9}{:>9}", law->id, table_text(report, *law, tally), grouped(tally.relevant),
-                     grouped(tally.cases), grouped(tally.failed));
+  std::string row = fmt::format("{:<20}{:<16}{:>14}{:>9}{:>9}", law->id, table_text(report, *law, tally),
+                                grouped(tally.relevant), grouped(tally.cases), grouped(tally.failed));
+  if (const std::int64_t specs = specs_short_of(report, law->id); specs > 0) {
+    row += fmt::format("  inconclusive on {} specs alone", specs);
+  }
+  return {row};
 }
 
 // How much of the table is there: a row a law; rows of the laws that failed or were met too little; no rows. Laws
 // without a row are listed by their verdicts.
 enum class Rows : std::uint8_t { kAll, kNoteworthy, kNone };
 
-Lines law_table(const Report& report, Rows rows) {
+Lines law_table(const Report& report, Rows rows, Output output) {
   Lines lines;
   std::vector<std::pair<std::string, std::vector<std::string>>> lists;
   for (const Tallied& entry : report.laws) {
@@ -111,7 +137,7 @@ Lines law_table(const Report& report, Rows rows) {
         entry.second.applicable ? table_text(report, *entry.first, entry.second) : "not applicable";
     const bool quiet = verdict == "pass" || verdict == "not exercised" || verdict == "not applicable";
     if (rows == Rows::kAll || (rows == Rows::kNoteworthy && !quiet)) {
-      lines.push_back(law_row(report, entry));
+      append(lines, law_row(report, entry, output));
       continue;
     }
     auto list = std::find_if(lists.begin(), lists.end(), [&](const auto& l) { return l.first == verdict; });
@@ -126,20 +152,20 @@ Lines law_table(const Report& report, Rows rows) {
   return lines;
 }
 
-Lines detail(const Failure& failure) {
+Lines detail(const Failure& failure, Output output) {
   const properties::Violation& violation = failure.violation;
   Lines lines;
   const auto add_unless_said = [&](const char* label, const std::string& text) {
     // A known answer is told in full: its summary names the row, not the answer.
     const bool said = violation.law != "known_answer" && violation.summary.find(text) != std::string::npos;
     if (!text.empty() && !said) {
-      lines.push_back(clipped(fmt::format("  {}  {}", label, text), 240));
+      append(lines, fitted(fmt::format("  {}  {}", label, text), output, 12));
     }
   };
   add_unless_said("observed", violation.observed);
   add_unless_said("expected", violation.expected);
   for (std::size_t i = 0; i < std::min<std::size_t>(violation.notes.size(), 3); ++i) {
-    lines.push_back(clipped("  " + violation.notes[i], 240));
+    append(lines, fitted("  " + violation.notes[i], output, 4));
   }
   const CaseNumbers numbers = case_numbers(failure.shrunk, kMaxNumbers);
   std::string origin = failure.known_case.empty() ? fmt::format("case {}", failure.case_index)
@@ -152,14 +178,14 @@ Lines detail(const Failure& failure) {
   }
   lines.push_back(fmt::format("  {}: {}; {} numbers that are not 0{}", origin, case_sizes(failure.shrunk),
                               grouped(numbers.count), numbers.lines.empty() ? "" : ":"));
-  for (const std::string& line : numbers.lines) lines.push_back("    " + clipped(line, 400));
+  for (const std::string& line : numbers.lines) append(lines, fitted("    " + line, output, 6));
   return lines;
 }
 
 // What failed and how to see it again; with its numbers where there is room.
-Lines failure_lines(const Failure& failure, bool with_detail) {
-  Lines lines = {clipped(fmt::format("FAILED {}: {}", failure.violation.law, failure.violation.summary), 240)};
-  if (with_detail) append(lines, detail(failure));
+Lines failure_lines(const Failure& failure, bool with_detail, Output output) {
+  Lines lines = fitted(fmt::format("FAILED {}: {}", failure.violation.law, failure.violation.summary), output);
+  if (with_detail) append(lines, detail(failure, output));
   if (!failure.repro.empty()) lines.push_back("REPRO: " + failure.repro);
   return lines;
 }
@@ -181,30 +207,33 @@ const char* state_text(LedgerOutcome::State state) {
 }
 
 // Every entry for this router, so that nobody forgets what a pass leaves out.
-Lines ledger_lines(const Report& report) {
+Lines ledger_lines(const Report& report, Output output) {
   Lines lines;
   for (const LedgerOutcome& outcome : report.ledger) {
     std::string line = fmt::format("LEDGER {}: {} ({}); {} cases", state_text(outcome.state), outcome.subject,
                                    outcome.link, grouped(outcome.cases));
     if (outcome.findings > 0) line += fmt::format(", {} findings, the first: {}", outcome.findings, outcome.first);
     if (outcome.state == LedgerOutcome::State::kExpired) line += "; last day " + outcome.expires;
-    lines.push_back(clipped(line, 240));
+    append(lines, fitted(line, output));
   }
   return lines;
 }
 
 }  // namespace
 
-std::string to_console(const Report& report) {
-  const Lines meaning = meaning_lines(report), ledger = ledger_lines(report);
+std::string to_console(const Report& report, Output output) {
+  Lines meaning;
+  for (const std::string& line : meaning_lines(report)) append(meaning, fitted(line, output, 15));
+  const Lines ledger = ledger_lines(report, output);
   // The first failure comes with all there is; the rest of the screen is what it leaves.
-  const Lines first = report.failures.empty() ? Lines{} : failure_lines(report.failures.front(), true);
+  const Lines first = report.failures.empty() ? Lines{} : failure_lines(report.failures.front(), true, output);
   // The blank line before the meaning, and the line that says what was left out.
-  const std::size_t room = kMaxLines - 1 - meaning.size() - (report.failures.size() > 1 ? 1 : 0);
+  const std::size_t taken = 1 + meaning.size() + (report.failures.size() > 1 ? 1 : 0);
+  const std::size_t room = kMaxLines - std::min(kMaxLines, taken);
   const auto top = [&](WordLines words, Rows rows) {
-    Lines lines = header(report, words);
+    Lines lines = header(report, words, output);
     lines.emplace_back();
-    if (report.cases > 0 || report.known_cases > 0) append(lines, law_table(report, rows));
+    if (report.cases > 0 || report.known_cases > 0) append(lines, law_table(report, rows, output));
     append(lines, ledger);
     return lines;
   };
@@ -222,8 +251,8 @@ std::string to_console(const Report& report) {
   std::size_t shown = report.failures.empty() ? 0 : 1;
   for (; shown < report.failures.size(); ++shown) {
     const std::size_t others = 2 * (report.failures.size() - shown - 1);
-    Lines block = failure_lines(report.failures[shown], true);
-    if (lines.size() + block.size() + others > room) block = failure_lines(report.failures[shown], false);
+    Lines block = failure_lines(report.failures[shown], true, output);
+    if (lines.size() + block.size() + others > room) block = failure_lines(report.failures[shown], false, output);
     if (lines.size() + block.size() > room) break;
     append(lines, block);
   }

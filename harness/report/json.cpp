@@ -90,6 +90,7 @@ std::string to_json(const Report& report) {
     const auto tolerated = report.tolerated.find(law->id);
     entry["tolerated"] = tolerated == report.tolerated.end() ? 0 : tolerated->second;
     entry["verdict"] = verdict_text(report, *law, tally);
+    if (!report.specs.empty()) entry["inconclusive_specs"] = specs_short_of(report, law->id);
     laws[law->id] = std::move(entry);
   }
   ordered_json claims_judged = ordered_json::array();
@@ -144,6 +145,7 @@ std::string to_json(const Report& report) {
                              {"known_cases", report.known_cases},
                              {"claims_judged", std::move(claims_judged)},
                              {"specs", std::move(specs)},
+                             {"specs_not_met", specs_not_met(report)},
                              {"ledger", std::move(ledger)},
                              {"hazards_not_met", report.hazards_not_met},
                              {"meaning", meaning_lines(report)},

@@ -4,16 +4,17 @@
 #include <string>
 #include <vector>
 
-#include "harness/report/printable.h"
+#include "harness/report/report.h"
 
 namespace samebits::harness {
 
 using Lines = std::vector<std::string>;
 
-// One line of at most `most` bytes; a cut is marked.
-inline std::string clipped(const std::string& text, std::size_t most) {
-  const std::string line = printable_line(text);
-  return line.size() <= most ? line : line.substr(0, most - 3) + "...";
-}
+// A terminal's lines have at most this many bytes.
+inline constexpr std::size_t kWidth = 120;
+
+// One text. For a file it is one line, whole. On a terminal it is wrapped between words, the lines after the first
+// indented; what exceeds `most` lines is cut, and the cut is marked.
+Lines fitted(const std::string& text, Output output, std::size_t indent = 2, std::size_t most = 6);
 
 }  // namespace samebits::harness

@@ -42,7 +42,7 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  void interrupt() const { ::kill(pid_, SIGINT); }
+  void interrupt(int signal = SIGINT) const { ::kill(pid_, signal); }
   // Waits until the child has written this to stderr, or has ended.
   bool wait_for_stderr(const std::string& text) const {
     while (content_of(folder_ / ".stderr").find(text) == std::string::npos) {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "harness/test/cli_child.h"
@@ -153,17 +154,66 @@ TEST_F(Cli, TooLittleIsNoPass) {
 }
 
 TEST_F(Cli, InterruptedHalfWayItKeepsWhatItHas) {
-  // Many cases, so that only the signal can end the run.
-  Child child(folder_, {"fuzz", "--spec", "small.yaml", "--backend", "cpu", "--cases", "100000000", "--json",
-                        "report.json", "--progress", "plain"});
-  ASSERT_TRUE(child.wait_for_stderr("fuzz small.yaml on cpu"));
-  child.interrupt();
-  const ChildResult result = child.wait();
-  EXPECT_EQ(result.exit_code, 130) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("Interrupted"));
-  const json root = report("report.json");
-  EXPECT_EQ(root["interrupted"], true);
-  EXPECT_EQ(root["exit_code"], 130);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    std::filesystem::remove(folder_ / "report.json");
+    // Many cases, so that only the signal can end the run.
+    Child child(folder_, {"fuzz", "--spec", "small.yaml", "--backend", "cpu", "--cases", "100000000", "--json",
+                          "report.json", "--progress", "plain"});
+    ASSERT_TRUE(child.wait_for_stderr("fuzz small.yaml on cpu"));
+    child.interrupt(signal);
+    const ChildResult result = child.wait();
+    EXPECT_EQ(result.exit_code, 130) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("Interrupted"));
+    const json root = report("report.json");
+    EXPECT_EQ(root["interrupted"], true);
+    EXPECT_EQ(root["exit_code"], 130);
+  }
+}
+
+TEST_F(Cli, ARunOverAllSpecsThatEndsEarlyIsNoPassAndMeetsOthersWithAnotherSeed) {
+  std::set<std::string> met[2];
+  for (const int seed : {1, 2}) {
+    const ChildResult result =
+        run({"fuzz", "--all-specs", "--backend", "cpu", "--rows", "300", "--set", "shape.hidden_size=64", "--seed",
+             std::to_string(seed), "--no-known-cases", "--json", "report.json", "--progress", "none"});
+    EXPECT_EQ(result.exit_code, 4) << result.out << result.err;
+    const json root = report("report.json");
+    EXPECT_GT(root["specs_not_met"].size(), 6u);
+    EXPECT_THAT(result.out, HasSubstr(" NOT met: " + std::string(root["specs_not_met"][0]) + ", "));
+    for (const json& spec : root["specs"]) {
+      if (spec["cases"] > 0) met[seed - 1].insert(std::string(spec["spec"]) + std::string(spec["layer"]));
+    }
+  }
+  for (const std::string& spec : met[0]) EXPECT_FALSE(met[1].contains(spec)) << spec;
+}
+
+TEST_F(Cli, KnownAnswersAreALawLikeOthers) {
+  EXPECT_THAT(run({"list", "laws"}).out, HasSubstr("\nknown_answer "));
+  const auto fuzz_laws = [&](const std::string& backend, const std::string& laws) {
+    std::vector<std::string> arguments = fuzz(backend, "40");
+    arguments.insert(arguments.end(), {"--laws", laws, "--no-shrink"});
+    return run(arguments);
+  };
+  const ChildResult clean = fuzz_laws("cpu", "known_answer");
+  EXPECT_EQ(clean.exit_code, 0) << clean.out << clean.err;
+  EXPECT_EQ(report("report.json")["cases"], 0);
+  EXPECT_EQ(report("report.json")["laws"].size(), 1u);
+  const ChildResult faulty = fuzz_laws("mutant:ties_to_higher_id", "known_answer");
+  EXPECT_EQ(faulty.exit_code, 1) << faulty.out;
+  EXPECT_THAT(faulty.out, HasSubstr("\n  reproduced by: ties to the higher id\n"));
+  EXPECT_THAT(faulty.out, HasSubstr("refuted here:  arithmetic tc256 (selection)"));
+  EXPECT_EQ(fuzz_laws("mutant:ties_to_higher_id", "known_answer,weights").exit_code, 1);
+  EXPECT_EQ(fuzz_laws("mutant:ties_to_higher_id", "weights").exit_code, 0) << "which is not asked for answers";
+  const std::string file = std::string(SAMEBITS_SOURCE_DIR) + "/fixtures/cases/all_keys_equal.yaml";
+  const ChildResult replayed =
+      run({"replay", "--case", file, "--backend", "mutant:ties_to_higher_id", "--laws", "known_answer"});
+  EXPECT_EQ(replayed.exit_code, 1) << replayed.out << replayed.err;
+  EXPECT_THAT(replayed.out, HasSubstr("\n  reproduced by: ties to the higher id\n"));
+  EXPECT_THAT(replayed.out, HasSubstr("the case above shows it, not every fault it has"));
+  const ChildResult swept =
+      run({"sweep", "--spec", "small.yaml", "--backend", "cpu", "--laws", "known_answer", "--rows", "2"});
+  EXPECT_EQ(swept.exit_code, 2);
+  EXPECT_THAT(swept.err, HasSubstr("the cases of a sweep state no answers"));
 }
 
 TEST_F(Cli, ShrinkWritesACaseThatStillFails) {

@@ -58,6 +58,8 @@ TEST_F(Sweep, BoundariesAreFoundToTheRow) {
   const ChildResult clean = boundaries("cpu");
   EXPECT_EQ(clean.exit_code, 0) << clean.out << clean.err;
   EXPECT_THAT(clean.out, HasSubstr("copies of it have the same bits at every number of rows, T = 1 .. 200"));
+  EXPECT_THAT(clean.out, HasSubstr("\nrows a case:   1-33, 48, 63-65, 96, 127-129, 192, 200\n"));
+  EXPECT_THAT(clean.out, HasSubstr("\nnot judged:    the 20 others of `list laws`\n"));
   EXPECT_EQ(report()["laws"]["batch_invariance"]["verdict"], "pass");
 
   const ChildResult split = boundaries("mutant:row_dependent_split");

@@ -110,7 +110,7 @@ TEST_F(LedgerTest, AQuarantinedCaseIsNotRun) {
 }
 
 TEST_F(LedgerTest, KnownCasesCanBeNamed) {
-  const std::vector<std::string> known = {"--laws", "termination"};
+  const std::vector<std::string> known = {"--laws", "termination,known_answer"};
   EXPECT_EQ(
       fuzz(entry("mode: tolerate, law: known_answer, known_case: all_keys_equal"), "mutant:ties_to_higher_id", known)
           .exit_code,

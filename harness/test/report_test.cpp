@@ -80,7 +80,7 @@ TEST(Report, ConsoleStaysWithinFortyLinesAndNamesEveryLaw) {
     report.failures.push_back(failure_of(law.id));
   }
   for (int i = 0; i < 100; ++i) report.hazards["hazard_number_" + std::to_string(i)] = i;
-  const std::string text = to_console(report);
+  const std::string text = to_console(report, Output::kTerminal);
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 40);
   for (const properties::Law& law : properties::all_laws()) EXPECT_THAT(text, HasSubstr(law.id));
   EXPECT_THAT(text, HasSubstr("REPRO: samebits replay\n"));
@@ -98,7 +98,7 @@ TEST(Report, TheFirstFailureIsPrintedInFullWhateverTheRoom) {
   Failure& first = report.failures.front();
   first.violation.notes = {"note one", "note two", "note three"};
   first.shrink_stopped = "stopped after 60 s";
-  const std::string text = to_console(report);
+  const std::string text = to_console(report, Output::kTerminal);
   for (const char* part : {"  observed  1\n", "  expected  2\n", "  note one\n", "  note three\n",
                            "  shrinking stopped after 60 s; a smaller case may exist\n", "(0,0)=1.5\n", "REPRO: "}) {
     EXPECT_THAT(text, HasSubstr(part));
@@ -111,10 +111,10 @@ TEST(Report, AFailureLeavesRowsToTheLawsThatDidNotPass) {
   using enum Verdict;
   Report report = report_of({kPass, kFail, kNotApplicable, kInconclusive, kPass});
   const auto& laws = properties::all_laws();
-  const std::string all = to_console(report);
+  const std::string all = to_console(report, Output::kTerminal);
   for (std::size_t i = 0; i < 5; ++i) EXPECT_THAT(all, HasSubstr(fmt::format("\n{} ", laws[i].id)));
   report.failures.push_back(failure_of(laws[1].id));
-  const std::string text = to_console(report);
+  const std::string text = to_console(report, Output::kTerminal);
   EXPECT_THAT(text, HasSubstr(fmt::format("\npass            {}, {}\n", laws[0].id, laws[4].id)));
   EXPECT_THAT(text, HasSubstr(fmt::format("\nnot applicable  {}\n", laws[2].id)));
   EXPECT_THAT(text, HasSubstr(fmt::format("\n{:<20}fail ", laws[1].id)));
@@ -126,11 +126,93 @@ TEST(Report, ARefusedSpecIsNotCalledInconclusive) {
   report.cases = 0;
   report.skipped = 7;
   report.skip_reason = "no groups\x1b[2J\nhere";
-  const std::string text = to_console(report);
+  const std::string text = to_console(report, Output::kTerminal);
   EXPECT_THAT(text, HasSubstr("Nothing was tested: the router refused all 7 cases; this is not a pass. Its reason: "
                               "no groups?[2J here\n"));
   EXPECT_THAT(text, Not(HasSubstr("inconclusive")));
   EXPECT_THAT(text, Not(HasSubstr("verdict")));
+}
+
+TEST(Report, NothingIsCutOutsideATerminalAndReasonsAreWrappedOnIt) {
+  Report report = report_of({Verdict::kFail});
+  report.failures.push_back(failure_of("selection"));
+  std::string reason;
+  for (int i = 0; i < 60; ++i) reason += fmt::format("word{} ", i);
+  report.failures[0].violation.summary = reason + "end of the summary";
+  report.claims.name = "a router";
+  report.skipped = 1;
+  report.skip_reason = reason + "end of the reason";
+  const std::string file = to_console(report, Output::kFile);
+  EXPECT_THAT(file, HasSubstr("FAILED selection: " + reason + "end of the summary\n"));
+  EXPECT_THAT(file, HasSubstr("skipped   1: " + reason + "end of the reason\n"));
+  EXPECT_THAT(file, HasSubstr(": a router: fp32-any-order, ")) << "no version, so no place for one";
+  const std::string terminal = to_console(report, Output::kTerminal);
+  EXPECT_THAT(terminal, HasSubstr("end of the summary\n"));
+  EXPECT_THAT(terminal, HasSubstr(" end of the\n          reason\n"));
+  std::size_t longest = 0, begin = 0;
+  for (std::size_t end; (end = terminal.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    longest = std::max(longest, end - begin);
+  }
+  EXPECT_LE(longest, 120u);
+  report.failures[0].violation.summary = std::string(100'000, 'x');
+  EXPECT_LT(to_console(report, Output::kTerminal).size(), 10'000u) << "foreign text does not fill a terminal";
+  EXPECT_THAT(to_json(report), HasSubstr(std::string(100'000, 'x')));
+}
+
+TEST(Report, ASpecThatNoCaseMetIsNoPass) {
+  Report report = report_of({Verdict::kPass});
+  report.specs = {{"met", "", 3, 30, 0, "", {"termination"}},
+                  {"refused", "", 0, 0, 0, "cannot be run", {}},
+                  {"skipped", "", 0, 0, 2, "no groups", {}}};
+  EXPECT_EQ(exit_code(report), 0);
+  const std::string met = to_console(report, Output::kFile);
+  EXPECT_THAT(met, HasSubstr("specs     1 of 1 met, 1 of them by too few cases for some law alone"));
+  EXPECT_THAT(met, HasSubstr("  inconclusive on 1 specs alone\n"));
+  EXPECT_EQ(nlohmann::json::parse(to_json(report))["laws"]["termination"]["inconclusive_specs"], 1);
+  for (int i = 0; i < 9; ++i) report.specs.push_back({fmt::format("late-{}", i), "", 0, 0, 0, "", {}});
+  EXPECT_EQ(exit_code(report), 4);
+  const std::string text = to_console(report, Output::kFile);
+  EXPECT_THAT(text, HasSubstr("; 9 NOT met: late-0, late-1, late-2, late-3, late-4, late-5, and 3 more\n"));
+  EXPECT_THAT(text, HasSubstr("before 9 specs met a case"));
+  EXPECT_THAT(text, Not(HasSubstr("A pass means")));
+  EXPECT_EQ(nlohmann::json::parse(to_json(report))["specs_not_met"].size(), 9u);
+}
+
+TEST(Report, ClaimsOfALawThatFailedAreRefuted) {
+  using enum Verdict;
+  Report report = report_of({});
+  for (const properties::Law& law : properties::all_laws()) {
+    report.laws.emplace_back(&law, tally(std::string(law.id) == "selection" ? kFail : kPass));
+  }
+  report.claims.tie_rule = properties::TieRule::kLowestIndex;
+  report.claims.output_order = properties::OutputOrder::kKeyDescThenIndex;
+  report.hazards["exact_ties"] = 1;
+  for (const bool interrupted : {false, true}) {
+    report.interrupted = interrupted;
+    const std::string text = to_console(report, Output::kFile);
+    EXPECT_THAT(text,
+                HasSubstr("refuted here:  arithmetic fp32-any-order (selection), ties lowest_index (selection)\n"));
+    const std::string verified = "verified here: order key_desc_then_index\n";
+    EXPECT_EQ(text.find(verified) != std::string::npos, interrupted) << text;
+  }
+  // A known case counts for known_answer alone, and refutes all the same.
+  for (auto& [law, sum] : report.laws) sum.verdict = kPass;
+  report.broken_by_known_cases = {"order"};
+  EXPECT_THAT(to_console(report, Output::kFile), HasSubstr("refuted here:  order key_desc_then_index (order)\n"));
+}
+
+TEST(Report, OnlyAShrunkCaseIsSaidToHaveTheFewestNumbers) {
+  Report report = report_of({Verdict::kFail});
+  report.failures.push_back(failure_of("selection"));
+  EXPECT_THAT(to_console(report, Output::kFile), HasSubstr("the case above shows it, not every fault it has."));
+  report.failures[0].shrink_evaluations = 7;
+  EXPECT_THAT(to_console(report, Output::kFile), HasSubstr("with the fewest numbers found, not with every fault"));
+}
+
+TEST(Report, LawsThatTheRunDidNotAskForAreNotJudged) {
+  const std::string text = to_console(report_of({Verdict::kPass, Verdict::kNotApplicable}), Output::kFile);
+  EXPECT_THAT(text, HasSubstr(fmt::format("not judged:    laws {}, and the {} others of `list laws`\n",
+                                          properties::all_laws()[1].id, properties::all_laws().size() - 2)));
 }
 
 TEST(Report, JsonIsValidWhateverARouterSays) {
