@@ -9,7 +9,7 @@ namespace {
 // Whether the laws look at special runs (run.h); all laws do where `laws` is empty. Shrinking asks for one law many
 // times, and most laws need none.
 bool need_special_runs(const std::vector<std::string>& laws) {
-  constexpr const char* kLaws[] = {"termination", "total_dispatch", "buffers",       "layout",
+  constexpr const char* kLaws[] = {"termination", "total_dispatch", "buffers",       "bookkeeping", "layout",
                                    "history",     "ordering",       "device_health", "metamorphic"};
   return laws.empty() || std::any_of(laws.begin(), laws.end(), [&](const std::string& law) {
            return std::find(std::begin(kLaws), std::end(kLaws), law) != std::end(kLaws);

@@ -38,5 +38,10 @@ inline std::vector<std::int64_t> first_rows(std::int64_t count) {
 
 // Appends the special runs (run.h) to a plan that begins with "main". valid: its rows before the padding, at least one.
 void plan_special_runs(const Case& c, const Claims& claims, std::int64_t valid, std::vector<RunRequest>& plan);
+// Appends the runs of many rows, for a router whose rows do not depend on each other.
+void plan_wide_runs(const Case& c, const Claims& claims, std::int64_t valid, std::vector<RunRequest>& plan);
+
+// Whether rows of the case have a class, so that an input of the call holds it.
+bool has_row_class(const Case& c);
 
 }  // namespace samebits::properties

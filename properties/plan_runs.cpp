@@ -19,8 +19,8 @@ constexpr std::int64_t kTiledRows[] = {17, 65}, kFewExperts = 65;
 
 // Enough for a count of valid rows below, at and between both ends.
 constexpr std::int64_t kCountedRows = 3;
-// More slots of one expert than 8 bits count.
-constexpr std::int64_t kCrowd = 300;
+// More slots of one expert than 8 bits count, and where the gate is small, than 10 bits do.
+constexpr std::int64_t kCrowd = 300, kBigCrowd = 1100, kSmallGate = 1 << 16;
 
 // Sattolo's algorithm: one cycle over all rows, so no row keeps its place.
 std::vector<std::int64_t> derangement(std::int64_t count, Choices& choices) {
@@ -152,12 +152,16 @@ std::vector<RunRequest> plan_runs(const Case& c, const Claims& claims) {
     run.replace = loud(run.rows.size(), loud_valid ? std::clamp<std::int64_t>(*loud_valid, 0, count) : count,
                        keep_even || count == 1);
   }
-  if (num_tokens == 1 && claims.returns_bookkeeping && (claims.max_tokens == 0 || claims.max_tokens >= kCrowd)) {
-    RunRequest& crowd = add("crowd", std::vector<std::int64_t>(static_cast<std::size_t>(kCrowd), 0));
+  const std::int64_t gate = oracle::gate_rows(c.spec) * (full_stage ? oracle::hidden_size(c.spec) : 1);
+  std::int64_t crowd_rows = gate <= kSmallGate ? kBigCrowd : kCrowd;
+  if (claims.max_tokens > 0) crowd_rows = std::min(crowd_rows, claims.max_tokens);
+  if (num_tokens == 1 && claims.returns_bookkeeping && crowd_rows >= kCrowd) {
+    RunRequest& crowd = add("crowd", std::vector<std::int64_t>(static_cast<std::size_t>(crowd_rows), 0));
     crowd.want_bookkeeping = true;
     crowd.block_size = plan.front().block_size;
   }
   plan_special_runs(c, claims, valid, plan);
+  plan_wide_runs(c, claims, valid, plan);
   return plan;
 }
 

@@ -126,14 +126,10 @@ class SpecialRuns {
       }
       plan_.push_back(std::move(run));
     };
-    const CaseDescription& d = c_.description;
     add(full_stage_ ? "hidden_states" : "router_logits", InputTensor::kRows);
     add("num_valid_rows", InputTensor::kNumValidRows);
     if (has_table(c_.spec)) add("token_ids", InputTensor::kTokenIds);
-    if (d.data ? !d.data->row_class.empty()
-               : c_.spec.selection.bias_variants.size() > 1 && d.row_classes != RowClassFamily::kAbsent) {
-      add("row_class", InputTensor::kRowClass);
-    }
+    if (has_row_class(c_)) add("row_class", InputTensor::kRowClass);
   }
 
   bool is_possible(Misuse misuse) const {
@@ -145,10 +141,14 @@ class SpecialRuns {
         return claims_.max_tokens > 0;
       case Misuse::kAbsentTokenIds:
       case Misuse::kTokenIdsDtype:
+      case Misuse::kTokenIdsColumns:
       case Misuse::kTableId:
         return has_table(c_.spec);
       case Misuse::kTableRepeat:
         return has_table(c_.spec) && oracle::top_k(c_.spec) > 1;
+      case Misuse::kRowClassDtype:
+      case Misuse::kRowClassColumns:
+        return has_row_class(c_);
       case Misuse::kGateColumns:
         return gate;
       case Misuse::kAbsentBias:
@@ -236,6 +236,12 @@ class SpecialRuns {
 };
 
 }  // namespace
+
+bool has_row_class(const Case& c) {
+  const CaseDescription& d = c.description;
+  return d.data ? !d.data->row_class.empty()
+                : c.spec.selection.bias_variants.size() > 1 && d.row_classes != RowClassFamily::kAbsent;
+}
 
 void plan_special_runs(const Case& c, const Claims& claims, std::int64_t valid, std::vector<RunRequest>& plan) {
   SpecialRuns(c, claims, valid, plan).add_all();

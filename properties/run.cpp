@@ -22,6 +22,8 @@ const char* name_of(Misuse misuse) {
       return "absent_ids";
     case Misuse::kWeightsDtype:
       return "weights_dtype";
+    case Misuse::kWeightsColumns:
+      return "weights_columns";
     case Misuse::kAbsentWeights:
       return "absent_weights";
     case Misuse::kNegativeTokens:
@@ -32,6 +34,12 @@ const char* name_of(Misuse misuse) {
       return "absent_token_ids";
     case Misuse::kTokenIdsDtype:
       return "token_ids_dtype";
+    case Misuse::kTokenIdsColumns:
+      return "token_ids_columns";
+    case Misuse::kRowClassDtype:
+      return "row_class_dtype";
+    case Misuse::kRowClassColumns:
+      return "row_class_columns";
     case Misuse::kUnknownScore:
       return "unknown_score";
     case Misuse::kTopKTooLarge:
@@ -50,7 +58,8 @@ const char* name_of(Misuse misuse) {
 
 bool is_ordinary(const RunRequest& request) {
   return request.layout == Layout{} && request.constants_gap == 0 && request.earlier.empty() &&
-         request.launch == Launch::kDirect && request.misuse == Misuse::kNone && request.variation == Variation::kNone;
+         request.other_router == OtherRouter::kNone && request.launch == Launch::kDirect &&
+         request.misuse == Misuse::kNone && request.variation == Variation::kNone;
 }
 
 }  // namespace samebits::properties

@@ -34,7 +34,12 @@ struct EarlierCall {
   std::vector<std::int64_t> rows;
   std::vector<RowReplacement> replace;
   std::optional<std::int32_t> num_valid_rows;
+  bool given_logits = false;  // samebits_route_from_logits, with values of its own; where the run has hidden states
 };
+
+// Another router of twice the scale, from the same constants in reverse order, that routes the first row before the run
+// is made, and then is destroyed, or lives on until the run is over.
+enum class OtherRouter : std::uint8_t { kNone, kBefore, kBeside };
 
 enum class Launch : std::uint8_t {
   kDirect,
@@ -58,12 +63,16 @@ enum class Misuse : std::uint8_t {
   kIdsColumns,    // K - 1
   kIdsRows,       // one row less than the input has
   kAbsentIds,
-  kWeightsDtype,  // int32
+  kWeightsDtype,    // int32
+  kWeightsColumns,  // K - 1
   kAbsentWeights,
-  kNegativeTokens,  // num_tokens -1
-  kTooManyTokens,   // one more than max_tokens
-  kAbsentTokenIds,  // of a hash table
-  kTokenIdsDtype,   // fp32
+  kNegativeTokens,   // num_tokens -1
+  kTooManyTokens,    // one more than max_tokens
+  kAbsentTokenIds,   // of a hash table
+  kTokenIdsDtype,    // fp32
+  kTokenIdsColumns,  // T - 1
+  kRowClassDtype,    // int64
+  kRowClassColumns,  // T - 1
   // Of samebits_create.
   kUnknownScore,  // a score function that does not exist
   kTopKTooLarge,  // one more than there are experts
@@ -87,11 +96,14 @@ struct RunRequest {
   bool want_logits = false;
   bool want_bookkeeping = false;
   std::int32_t block_size = 0;
+  std::uint8_t omitted_books = 0;  // of want_bookkeeping: bit i: output i of samebits_outputs' seven is not wanted
 
-  // What makes a run special: each is for one law, and no other law looks at its outputs.
+  // What makes a run special: each is for one law, and no other law looks at its outputs;
+  // the bookkeeping is held against the returned ids in all of them.
   Layout layout;
   std::int32_t constants_gap = 0;    // elements between the rows of the matrices that the router is created from
   std::vector<EarlierCall> earlier;  // in this order; the workspace is made for the largest call
+  OtherRouter other_router = OtherRouter::kNone;
   Launch launch = Launch::kDirect;
   InputTensor late_input = InputTensor::kRows;  // of kLateInput
   Misuse misuse = Misuse::kNone;

@@ -65,6 +65,7 @@ AbiTable mutant_table(const mutants::Mutant& mutant) {
   replace(table.workspace_init, faults.workspace_init);
   replace(table.route, faults.route);
   replace(table.route_from_logits, faults.route_from_logits);
+  replace(table.destroy, faults.destroy);
   return table;
 }
 

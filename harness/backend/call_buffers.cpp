@@ -80,6 +80,7 @@ CallBuffers::CallBuffers(Memory& memory, const samebits_router_spec& spec, const
     : memory_(memory),
       poison_(request.poison),
       layout_(request.layout),
+      from_logits_(rows.from_logits()),
       tokens_(rows.num_tokens),
       gate_rows_(gate_rows(spec)),
       columns_(topk_columns(spec)) {
@@ -89,10 +90,10 @@ CallBuffers::CallBuffers(Memory& memory, const samebits_router_spec& spec, const
   outputs_.topk_ids = add_matrix(ids_, "topk_ids", columns_, gap, layout_.ids_int64 ? SAMEBITS_INT64 : SAMEBITS_INT32);
   outputs_.topk_weights = add_matrix(weights_, "topk_weights", columns_, gap == 0 ? 0 : gap + 1,
                                      layout_.weights_bf16 ? SAMEBITS_BF16 : SAMEBITS_FP32);
-  if (request.want_logits) {
+  if (request.want_logits && !from_logits_) {
     outputs_.router_logits = add_matrix(logits_, "router_logits", gate_rows_, gap == 0 ? 0 : gap + 2, SAMEBITS_FP32);
   }
-  if (request.want_bookkeeping) add_bookkeeping(tokens_ * columns_, request.block_size);
+  if (request.want_bookkeeping) add_bookkeeping(tokens_ * columns_, request);
 }
 
 // Rows of an input, where the layout puts them.
@@ -159,17 +160,24 @@ void CallBuffers::poison_outputs() {
   for (GuardedBuffer& buffer : written_) buffer.restore();
 }
 
-void CallBuffers::add_bookkeeping(std::int64_t slots, std::int32_t block_size) {
+// In the order of samebits_outputs.
+void CallBuffers::add_bookkeeping(std::int64_t slots, const properties::RunRequest& request) {
   using Books = oracle::Bookkeeping;
-  outputs_.tokens_per_expert = add_integers("tokens_per_expert", gate_rows_, &Books::tokens_per_expert);
-  outputs_.expert_offsets = add_integers("expert_offsets", gate_rows_ + 1, &Books::expert_offsets);
-  outputs_.slot_of_position = add_integers("slot_of_position", slots, &Books::slot_of_position);
-  outputs_.position_of_slot = add_integers("position_of_slot", slots, &Books::position_of_slot);
-  if (block_size <= 0) return;
-  const std::int64_t blocks = block_capacity(slots, gate_rows_, block_size);
-  outputs_.block_size = block_size;
-  outputs_.sorted_token_ids = add_integers("sorted_token_ids", blocks * block_size, &Books::sorted_token_ids);
-  outputs_.expert_ids = add_integers("expert_ids", blocks, &Books::expert_ids);
+  unsigned output = 0;
+  const auto is_wanted = [&] { return (request.omitted_books >> output++ & 1u) == 0; };
+  const auto add = [&](const char* name, std::int64_t size, std::vector<std::int32_t> Books::*values) {
+    return is_wanted() ? add_integers(name, size, values) : nullptr;
+  };
+  outputs_.tokens_per_expert = add("tokens_per_expert", gate_rows_, &Books::tokens_per_expert);
+  outputs_.expert_offsets = add("expert_offsets", gate_rows_ + 1, &Books::expert_offsets);
+  outputs_.slot_of_position = add("slot_of_position", slots, &Books::slot_of_position);
+  outputs_.position_of_slot = add("position_of_slot", slots, &Books::position_of_slot);
+  if (request.block_size <= 0) return;
+  const std::int64_t blocks = block_capacity(slots, gate_rows_, request.block_size);
+  outputs_.block_size = request.block_size;
+  outputs_.sorted_token_ids = add("sorted_token_ids", blocks * request.block_size, &Books::sorted_token_ids);
+  outputs_.expert_ids = add("expert_ids", blocks, &Books::expert_ids);
+  if (!is_wanted()) return;
   num_tokens_post_padded_ = &add_output("num_tokens_post_padded", 4);
   outputs_.num_tokens_post_padded = static_cast<std::int32_t*>(num_tokens_post_padded_->data());
 }

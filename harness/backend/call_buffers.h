@@ -39,6 +39,7 @@ class CallBuffers {
   CallBuffers(Memory& memory, const samebits_router_spec& spec, const oracle::RouterInputs& rows,
               const properties::RunRequest& request);
 
+  bool from_logits() const { return from_logits_; }
   samebits_inputs& inputs() { return inputs_; }
   samebits_outputs& outputs() { return outputs_; }
 
@@ -77,7 +78,7 @@ class CallBuffers {
   samebits_tensor add_rows(properties::InputTensor input, const char* name, const std::vector<T>& values,
                            std::int64_t rows, std::int64_t columns, std::int32_t dtype);
   void add_inputs(const samebits_router_spec& spec, const oracle::RouterInputs& rows);
-  void add_bookkeeping(std::int64_t slots, std::int32_t block_size);
+  void add_bookkeeping(std::int64_t slots, const properties::RunRequest& request);
   samebits_tensor add_matrix(Output& output, const char* name, std::int64_t columns, std::int64_t gap,
                              std::int32_t dtype);
   GuardedBuffer& add_output(const char* name, std::int64_t bytes);
@@ -89,6 +90,7 @@ class CallBuffers {
   Memory& memory_;
   std::uint32_t poison_;
   properties::Layout layout_;
+  bool from_logits_;
   std::int64_t tokens_, gate_rows_, columns_;                // T, G, K
   std::deque<GuardedBuffer> read_only_, written_, staging_;  // deques: a buffer keeps its address
   std::map<properties::InputTensor, GuardedBuffer*> by_input_;

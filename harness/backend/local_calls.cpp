@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -53,6 +54,9 @@ void apply(Misuse misuse, std::int64_t max_tokens, samebits_inputs& inputs, same
     case Misuse::kWeightsDtype:
       outputs.topk_weights.dtype = SAMEBITS_INT32;
       break;
+    case Misuse::kWeightsColumns:
+      --outputs.topk_weights.cols;
+      break;
     case Misuse::kAbsentWeights:
       outputs.topk_weights.data = nullptr;
       break;
@@ -71,8 +75,27 @@ void apply(Misuse misuse, std::int64_t max_tokens, samebits_inputs& inputs, same
     case Misuse::kTokenIdsDtype:
       inputs.token_ids.dtype = SAMEBITS_FP32;
       break;
+    case Misuse::kTokenIdsColumns:
+      --inputs.token_ids.cols;
+      break;
+    case Misuse::kRowClassDtype:
+      inputs.row_class.dtype = SAMEBITS_INT64;
+      break;
+    case Misuse::kRowClassColumns:
+      --inputs.row_class.cols;
+      break;
     default:
       break;
+  }
+}
+
+// Any finite values: what an earlier call returns is dropped.
+void give_logits(RouterInputs& rows) {
+  rows.hidden_states.clear();
+  rows.hidden_size = 0;
+  rows.router_logits.resize(static_cast<std::size_t>(rows.num_tokens * rows.gate_rows));
+  for (std::size_t i = 0; i < rows.router_logits.size(); ++i) {
+    rows.router_logits[i] = static_cast<float>(i * 37 % 64) / 8.0f - 4.0f;
   }
 }
 
@@ -93,7 +116,7 @@ RunResult LocalRouter::run(const RunRequest& request) {
 void LocalRouter::create_wrongly(Misuse misuse) {
   std::deque<GuardedBuffer> buffers;
   samebits_router_spec spec = spec_;
-  samebits_constants constants = make_constants(buffers, 0);
+  samebits_constants constants = make_constants(*inputs_, buffers, 0);
   std::vector<std::int32_t> table = inputs_->hash_table;
   const std::size_t last = table.empty() ? 0 : table.size() - 1;
   switch (misuse) {
@@ -123,17 +146,74 @@ void LocalRouter::create_wrongly(Misuse misuse) {
   samebits_router* made = nullptr;
   const samebits_status status = create_router(spec, constants, made);
   if (status != SAMEBITS_OK) throw RouterError(failure_text(Call::kCreate, status, nullptr), status);
-  if (made == nullptr) return;
-  call_router(Call::kDestroy, [&] {
-    table_.destroy(made);
-    memory_->synchronize();
-  });
+  if (made != nullptr) destroy_router(made);
 }
 
-samebits_status LocalRouter::call_route(CallBuffers& call, void* workspace, void* stream, bool wait) {
-  const auto function = inputs_->from_logits() ? table_.route_from_logits : table_.route;
-  return call_router(route_function(), [&] {
-    const samebits_status returned = function(router_, &call.inputs(), &call.outputs(), workspace, stream);
+class LocalRouter::Other {
+ public:
+  Other(LocalRouter& local, samebits_router* router) : local_(local), router_(router) {}
+  Other(const Other&) = delete;
+  Other& operator=(const Other&) = delete;
+  ~Other() {
+    try {
+      end();
+    } catch (const std::exception&) {
+      // The run has failed before, and says how.
+    }
+  }
+  samebits_router* get() const { return router_; }
+  void end() {
+    if (samebits_router* router = std::exchange(router_, nullptr)) local_.destroy_router(router);
+  }
+
+ private:
+  LocalRouter& local_;
+  samebits_router* router_;
+};
+
+// Of twice the scale, where that is a scale, from the constants in reverse order.
+samebits_router* LocalRouter::make_other() {
+  samebits_router_spec spec = spec_;
+  spec.routed_scaling_factor *= 2;
+  if (refusal(spec)) spec = spec_;
+  RouterInputs reversed = *inputs_;
+  std::ranges::reverse(reversed.gate_weight_bf16);
+  for (std::vector<float>* values : {&reversed.gate_weight_fp32, &reversed.linear_bias, &reversed.selection_bias,
+                                     &reversed.input_scale_vector, &reversed.per_expert_scale}) {
+    std::ranges::reverse(*values);
+  }
+  std::deque<GuardedBuffer> buffers;
+  samebits_router* made = nullptr;
+  const samebits_status status = create_router(spec, make_constants(reversed, buffers, 0), made);
+  if (status != SAMEBITS_OK) throw RouterError(failure_text(Call::kCreate, status, nullptr), status);
+  if (made == nullptr) throw RouterError("samebits_create returned ok (0), but no router");
+  return made;
+}
+
+// With the first row of the request, on a workspace of its own.
+void LocalRouter::call_other(const samebits_router* other, const RunRequest& request) {
+  RunRequest first;
+  first.id = request.id;
+  first.rows = {request.rows.front()};
+  CallBuffers call(*memory_, spec_, properties::only_rows(*inputs_, first), first);
+  GuardedBuffer workspace(*memory_, "workspace of another router",
+                          call_router(Call::kWorkspaceBytes, [&] { return table_.workspace_bytes(other, 1); }),
+                          request.poison);
+  Call function = Call::kWorkspaceInit;
+  samebits_status status =
+      call_router(function, [&] { return table_.workspace_init(other, workspace.data(), workspace.size(), nullptr); });
+  if (status == SAMEBITS_OK) {
+    function = route_function();
+    status = call_route(other, call, workspace.data(), nullptr, true);
+  }
+  if (status != SAMEBITS_OK) throw RouterError(failure_text(function, status, other), status);
+}
+
+samebits_status LocalRouter::call_route(const samebits_router* router, CallBuffers& call, void* workspace, void* stream,
+                                        bool wait) {
+  const auto function = call.from_logits() ? table_.route_from_logits : table_.route;
+  return call_router(call.from_logits() ? Call::kRouteFromLogits : Call::kRoute, [&] {
+    const samebits_status returned = function(router, &call.inputs(), &call.outputs(), workspace, stream);
     if (wait) memory_->synchronize();  // the kernels that it launched are its own time
     return returned;
   });
@@ -142,11 +222,11 @@ samebits_status LocalRouter::call_route(CallBuffers& call, void* workspace, void
 samebits_status LocalRouter::make_late_call(InputTensor late, CallBuffers& call, void* workspace) {
   Stream& stream = *memory_->stream();
   // Once as usual: kernels are loaded at their first launch, which may wait for all work before it.
-  const samebits_status status = call_route(call, workspace, stream.handle(), true);
+  const samebits_status status = call_route(router_, call, workspace, stream.handle(), true);
   if (status != SAMEBITS_OK) return status;
   call.poison_outputs();
   call.fill_late(late, stream);
-  return call_route(call, workspace, stream.handle(), true);
+  return call_route(router_, call, workspace, stream.handle(), true);
 }
 
 samebits_status LocalRouter::replay_calls(std::deque<CallBuffers>& calls, void* workspace, RunResult& result) {
@@ -155,11 +235,11 @@ samebits_status LocalRouter::replay_calls(std::deque<CallBuffers>& calls, void* 
   for (CallBuffers& call : calls) {
     call.disguise_inputs(kDisguise);
     // Once as usual: see above.
-    samebits_status status = call_route(call, workspace, stream.handle(), true);
+    samebits_status status = call_route(router_, call, workspace, stream.handle(), true);
     if (status != SAMEBITS_OK) return status;
     std::string problem;
     std::unique_ptr<CapturedWork> graph =
-        stream.capture([&] { status = call_route(call, workspace, stream.handle(), false); }, problem);
+        stream.capture([&] { status = call_route(router_, call, workspace, stream.handle(), false); }, problem);
     if (graph != nullptr) problem = graph->problem();
     if (result.device_problem.empty()) result.device_problem = problem;
     if (status != SAMEBITS_OK) return status;
@@ -192,16 +272,23 @@ samebits_status LocalRouter::make_calls(const RunRequest& request, std::deque<Ca
   }
   samebits_status status = SAMEBITS_OK;
   for (CallBuffers& call : calls) {
-    if (status == SAMEBITS_OK) status = call_route(call, workspace, nullptr, true);
+    if (status == SAMEBITS_OK) status = call_route(router_, call, workspace, nullptr, true);
   }
   return status;
 }
 
 void LocalRouter::route(const RunRequest& request, RunResult& result) {
+  std::optional<Other> other;
+  if (request.other_router != properties::OtherRouter::kNone) {
+    other.emplace(*this, make_other());
+    call_other(other->get(), request);
+    if (request.other_router == properties::OtherRouter::kBefore) other->end();
+  }
   std::deque<CallBuffers> calls;
   std::int64_t most_tokens = 0;
-  const auto add_call = [&](const RunRequest& call) {
-    const RouterInputs rows = properties::only_rows(*inputs_, call);
+  const auto add_call = [&](const RunRequest& call, bool given_logits) {
+    RouterInputs rows = properties::only_rows(*inputs_, call);
+    if (given_logits && !rows.from_logits()) give_logits(rows);
     most_tokens = std::max(most_tokens, rows.num_tokens);
     calls.emplace_back(*memory_, spec_, rows, call);
   };
@@ -210,9 +297,9 @@ void LocalRouter::route(const RunRequest& request, RunResult& result) {
     call.rows = earlier.rows;
     call.replace = earlier.replace;
     call.num_valid_rows = earlier.num_valid_rows;
-    add_call(call);
+    add_call(call, earlier.given_logits);
   }
-  add_call(request);
+  add_call(request, false);
   apply(request.misuse, info_.max_tokens, calls.back().inputs(), calls.back().outputs());
 
   const std::size_t workspace_bytes =
@@ -253,6 +340,7 @@ void LocalRouter::route(const RunRequest& request, RunResult& result) {
     }
     throw RouterError(failure, status);
   }
+  if (other) other->end();
   if (result.device_problem.empty()) result.device_problem = memory_->probe();
   result.outputs = call.read();
 }

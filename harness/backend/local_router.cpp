@@ -65,12 +65,14 @@ std::optional<RunResult> LocalRouter::end_case() {
 }
 
 void LocalRouter::destroy() {
-  if (samebits_router* router = std::exchange(router_, nullptr)) {
-    call_router(Call::kDestroy, [&] {
-      table_.destroy(router);
-      memory_->synchronize();
-    });
-  }
+  if (samebits_router* router = std::exchange(router_, nullptr)) destroy_router(router);
+}
+
+void LocalRouter::destroy_router(samebits_router* router) {
+  call_router(Call::kDestroy, [&] {
+    table_.destroy(router);
+    memory_->synchronize();
+  });
 }
 
 std::optional<std::string> LocalRouter::unsupported(const samebits_router_spec& spec) {
@@ -170,8 +172,9 @@ samebits_tensor LocalRouter::add_hash_table(std::deque<GuardedBuffer>& buffers, 
 }
 
 // The tensors of the case that do not change between its calls, in `buffers`. gap: elements between rows of matrices.
-samebits_constants LocalRouter::make_constants(std::deque<GuardedBuffer>& buffers, std::int32_t gap) {
-  const std::int64_t gate = gate_rows(spec_), hidden = inputs_->hidden_size;
+samebits_constants LocalRouter::make_constants(const RouterInputs& inputs, std::deque<GuardedBuffer>& buffers,
+                                               std::int32_t gap) {
+  const std::int64_t gate = gate_rows(spec_), hidden = inputs.hidden_size;
   const auto add = [&](const char* name, const auto& values, std::int64_t rows, std::int64_t columns,
                        std::int32_t dtype) {
     return add_constant(buffers, *memory_, name, values, rows, columns, gap, dtype);
@@ -179,16 +182,16 @@ samebits_constants LocalRouter::make_constants(std::deque<GuardedBuffer>& buffer
   samebits_constants constants{};
   constants.struct_size = sizeof(constants);
   constants.memory = memory_->kind();
-  constants.gate_weight = inputs_->gate_weight_fp32.empty()
-                              ? add("gate_weight", inputs_->gate_weight_bf16, gate, hidden, SAMEBITS_BF16)
-                              : add("gate_weight", inputs_->gate_weight_fp32, gate, hidden, SAMEBITS_FP32);
-  constants.linear_bias = add("linear_bias", inputs_->linear_bias, 1, gate, SAMEBITS_FP32);
+  constants.gate_weight = inputs.gate_weight_fp32.empty()
+                              ? add("gate_weight", inputs.gate_weight_bf16, gate, hidden, SAMEBITS_BF16)
+                              : add("gate_weight", inputs.gate_weight_fp32, gate, hidden, SAMEBITS_FP32);
+  constants.linear_bias = add("linear_bias", inputs.linear_bias, 1, gate, SAMEBITS_FP32);
   constants.selection_bias =
-      add("selection_bias", inputs_->selection_bias, spec_.num_bias_variants, ranked_experts(spec_), SAMEBITS_FP32);
-  constants.input_scale_vector = add("input_scale_vector", inputs_->input_scale_vector, 1, hidden, SAMEBITS_FP32);
-  constants.per_expert_scale = add("per_expert_scale", inputs_->per_expert_scale, 1, gate, SAMEBITS_FP32);
-  constants.global_scale = add("global_scale", inputs_->global_scale, 1, 1, SAMEBITS_FP32);
-  constants.hash_table = add_hash_table(buffers, inputs_->hash_table, gap);
+      add("selection_bias", inputs.selection_bias, spec_.num_bias_variants, ranked_experts(spec_), SAMEBITS_FP32);
+  constants.input_scale_vector = add("input_scale_vector", inputs.input_scale_vector, 1, hidden, SAMEBITS_FP32);
+  constants.per_expert_scale = add("per_expert_scale", inputs.per_expert_scale, 1, gate, SAMEBITS_FP32);
+  constants.global_scale = add("global_scale", inputs.global_scale, 1, 1, SAMEBITS_FP32);
+  constants.hash_table = add_hash_table(buffers, inputs.hash_table, gap);
   return constants;
 }
 
@@ -202,7 +205,7 @@ samebits_status LocalRouter::create_router(const samebits_router_spec& spec, con
 }
 
 void LocalRouter::create(std::int32_t constants_gap) {
-  const samebits_constants constants = make_constants(constants_, constants_gap);
+  const samebits_constants constants = make_constants(*inputs_, constants_, constants_gap);
   const samebits_status status = create_router(spec_, constants, router_);
   if (status != SAMEBITS_OK) {
     router_ = nullptr;

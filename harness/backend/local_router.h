@@ -37,7 +37,8 @@ class LocalRouter final : public RouterUnderTest {
  private:
   std::optional<std::string> refusal(const samebits_router_spec& spec);
   void create(std::int32_t constants_gap);
-  samebits_constants make_constants(std::deque<GuardedBuffer>& buffers, std::int32_t gap);
+  samebits_constants make_constants(const oracle::RouterInputs& inputs, std::deque<GuardedBuffer>& buffers,
+                                    std::int32_t gap);
   samebits_tensor add_hash_table(std::deque<GuardedBuffer>& buffers, const std::vector<std::int32_t>& ids,
                                  std::int32_t gap);
   // What samebits_create says, and the router, which may be null.
@@ -50,11 +51,17 @@ class LocalRouter final : public RouterUnderTest {
   // One run (local_calls.cpp).
   void route(const properties::RunRequest& request, properties::RunResult& result);
   void create_wrongly(properties::Misuse misuse);
+  // A second router, which lives until end() or as long as this object.
+  class Other;
+  samebits_router* make_other();
+  void call_other(const samebits_router* other, const properties::RunRequest& request);
+  void destroy_router(samebits_router* router);
   samebits_status make_calls(const properties::RunRequest& request, std::deque<CallBuffers>& calls, void* workspace,
                              properties::RunResult& result);
   samebits_status make_late_call(properties::InputTensor late, CallBuffers& call, void* workspace);
   samebits_status replay_calls(std::deque<CallBuffers>& calls, void* workspace, properties::RunResult& result);
-  samebits_status call_route(CallBuffers& call, void* workspace, void* stream, bool wait);
+  samebits_status call_route(const samebits_router* router, CallBuffers& call, void* workspace, void* stream,
+                             bool wait);
   Call route_function() const { return inputs_->from_logits() ? Call::kRouteFromLogits : Call::kRoute; }
   // call(), announced; what it throws becomes a RouterThrew.
   template <class Function>

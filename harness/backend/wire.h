@@ -142,13 +142,14 @@ void fields(Archive& archive, oracle::RouterInputs& x) {
 
 template <class Archive>
 void fields(Archive& archive, properties::EarlierCall& x) {
-  archive(x.rows, x.replace, x.num_valid_rows);
+  archive(x.rows, x.replace, x.num_valid_rows, x.given_logits);
 }
 
 template <class Archive>
 void fields(Archive& archive, properties::RunRequest& x) {
   archive(x.id, x.rows, x.replace, x.num_valid_rows, x.poison, x.want_logits, x.want_bookkeeping, x.block_size,
-          x.layout, x.constants_gap, x.earlier, x.launch, x.late_input, x.misuse, x.variation);
+          x.omitted_books, x.layout, x.constants_gap, x.earlier, x.other_router, x.launch, x.late_input, x.misuse,
+          x.variation);
 }
 
 template <class Archive>

@@ -21,10 +21,12 @@ using properties::HiddenFamily;
 using properties::RunRequest;
 
 // At and around the edges of tiles and the row counts that public dispatchers ask for.
-constexpr std::int64_t kRowCounts[] = {1,    2,    3,    4,    5,    7,    8,    9,    15,    16,    17,
-                                       31,   32,   33,   63,   64,   65,   96,   127,  128,   129,   192,
-                                       193,  255,  256,  257,  511,  512,  513,  1023, 1024,  1025,  2047,
-                                       2048, 2049, 4095, 4096, 4097, 8191, 8192, 8193, 65535, 65536, 65537};
+constexpr std::int64_t kRowCounts[] = {1,    2,    3,    4,    5,    7,    8,    9,     15,    16,   17,   31,
+                                       32,   33,   63,   64,   65,   80,   96,   112,   127,   128,  129,  192,
+                                       193,  255,  256,  257,  511,  512,  513,  1023,  1024,  1025, 2047, 2048,
+                                       2049, 4095, 4096, 4097, 8191, 8192, 8193, 65535, 65536, 65537};
+
+constexpr std::int64_t kCountsWithoutLogits[] = {1, 17, 33, 65, 112, 300};
 
 // Those that need no run of another kind (a repeated call, padding, replaced rows): `fuzz` has these.
 constexpr const char* kLaws[] = {"termination", "buffers",    "batch_invariance", "unique_in_range", "non_finite",
@@ -79,6 +81,12 @@ std::vector<RunRequest> plan(std::int64_t pool_rows, const properties::Claims& c
     if (count > pool_rows) break;
     const bool permuted = requests.size() % 2 == 0 || count == pool_rows;
     add(fmt::format("{}/{}", permuted ? "permuted" : "prefix", count), count, permuted);
+  }
+  // Another kernel may run where nobody wants the logits.
+  for (const std::int64_t count : kCountsWithoutLogits) {
+    if (!claims.returns_logits || count > pool_rows) break;
+    add(fmt::format("without_logits/{}", count), count, true);
+    requests.back().want_logits = false;
   }
   return requests;
 }

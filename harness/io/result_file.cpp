@@ -92,14 +92,12 @@ void add_run(SafeTensors& content, json& runs, const Run& run) {
     add("router_logits",
         pack("F32", {outputs.num_tokens, experts}, outputs.router_logits.data(), outputs.router_logits.size()));
   }
-  bool any = false;
   for (const BookkeepingTensor& tensor : kBookkeeping) {
     const std::vector<std::int32_t>& values = outputs.bookkeeping.*tensor.values;
     if (values.empty()) continue;
-    any = true;
     add(tensor.name, pack("I32", {static_cast<std::int64_t>(values.size())}, values.data(), values.size()));
   }
-  if (any) add(kPostPadded, pack("I32", {1}, &outputs.bookkeeping.num_tokens_post_padded, 1));
+  if (run.request.want_bookkeeping) add(kPostPadded, pack("I32", {1}, &outputs.bookkeeping.num_tokens_post_padded, 1));
 }
 
 class ResultReader {

@@ -89,6 +89,17 @@ inline std::int64_t id_of(const samebits_outputs& outputs, std::int64_t row, std
                                      : static_cast<const std::int32_t*>(ids.data)[at];
 }
 
+// A wrong weight in the first slot of the row: of a routed row, or of a padding row.
+inline void spoil_weight(const samebits_outputs& outputs, std::int64_t row) {
+  const samebits_tensor& weights = outputs.topk_weights;
+  const std::int64_t at = row * weights.row_stride;
+  if (weights.dtype == SAMEBITS_BF16) {
+    static_cast<std::uint16_t*>(weights.data)[at] ^= 0x40;
+  } else {
+    static_cast<float*>(weights.data)[at] += 1.0f;
+  }
+}
+
 // Id -1 and weight 0.
 inline void clear_slot(const samebits_outputs& outputs, std::int64_t row, std::int64_t column) {
   const samebits_tensor& ids = outputs.topk_ids;

@@ -32,11 +32,14 @@ std::span<const Mutant> all_mutants() {
              unlisted_choice_mutants,
              unlisted_gate_mutants,
              unlisted_group_mutants,
+             unlisted_history_mutants,
              unlisted_logit_mutants,
              unlisted_logit_call_mutants,
+             unlisted_many_row_mutants,
              unlisted_output_mutants,
              unlisted_score_mutants,
              unlisted_sum_mutants,
+             unlisted_wanted_mutants,
              unlisted_weight_mutants,
          }) {
       std::ranges::move(list(), std::back_inserter(mutants));

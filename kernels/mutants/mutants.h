@@ -28,6 +28,7 @@ struct AbiFaults {
   decltype(&samebits_workspace_init) workspace_init = nullptr;
   decltype(&samebits_route) route = nullptr;
   decltype(&samebits_route_from_logits) route_from_logits = nullptr;
+  decltype(&samebits_destroy) destroy = nullptr;
 };
 
 struct Mutant {
@@ -73,11 +74,14 @@ std::vector<Mutant> unlisted_call_mutants();
 std::vector<Mutant> unlisted_choice_mutants();
 std::vector<Mutant> unlisted_gate_mutants();
 std::vector<Mutant> unlisted_group_mutants();
+std::vector<Mutant> unlisted_history_mutants();
 std::vector<Mutant> unlisted_logit_mutants();
 std::vector<Mutant> unlisted_logit_call_mutants();
+std::vector<Mutant> unlisted_many_row_mutants();
 std::vector<Mutant> unlisted_output_mutants();
 std::vector<Mutant> unlisted_score_mutants();
 std::vector<Mutant> unlisted_sum_mutants();
+std::vector<Mutant> unlisted_wanted_mutants();
 std::vector<Mutant> unlisted_weight_mutants();
 
 std::span<const Mutant> all_mutants();

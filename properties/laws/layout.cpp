@@ -58,7 +58,8 @@ constinit const Law kLayout = {
         "samebits.h (strides and dtypes); vllm-project/vllm#56900 (rows of a padded tensor read at stride E), "
         "ROCm/aiter#1086 (weights written at the stride of the ids), vllm-project/vllm#57167 (slices of wider tensors)",
     .hazards =
-        "gaps of 8 or 64 and of 1, 3 or 7 elements full of NaN and 100, bases one element past the alignment, both "
+        "gaps of 8 or 64, of 1, 3 or 7 elements and of more than a row, full of NaN and 100, few rows and up to 300, "
+        "bases one element past the alignment, both "
         "types of ids and weights, constants with gaps",
     .min_relevant = 8,
     .not_applicable = not_applicable,

@@ -139,13 +139,87 @@ TEST(PlanRuns, CountsOfValidRowsAtAndOutsideBothEnds) {
   EXPECT_NE(find(plan, "count/0_again")->poison, find(plan, "count/0")->poison);
 }
 
-TEST(PlanRuns, OneRowFillsItsExpertsPast256Slots) {
+TEST(PlanRuns, OneRowFillsItsExpertsPast1023Slots) {
   const auto plan = plan_runs(small_case(small_spec(), 1), contract_claims());
   const RunRequest* crowd = find(plan, "crowd");
   ASSERT_NE(crowd, nullptr);
-  EXPECT_GT(crowd->rows.size(), 256u);
+  EXPECT_GT(crowd->rows.size(), 1023u);
   EXPECT_THAT(crowd->rows, Each(0));
   EXPECT_TRUE(crowd->want_bookkeeping);
+}
+
+std::vector<RunRequest> runs_of_many_keys(const std::string& prefix) {
+  std::vector<RunRequest> found;
+  for (std::uint64_t key = 0; key < 200; ++key) {
+    for (const RunRequest& run : plan_runs(small_case(small_spec(), 6, key), contract_claims())) {
+      if (run.id.starts_with(prefix)) found.push_back(run);
+    }
+  }
+  return found;
+}
+
+template <class Predicate>
+bool any(const std::vector<RunRequest>& runs, Predicate predicate) {
+  return std::any_of(runs.begin(), runs.end(), predicate);
+}
+
+TEST(PlanRuns, ManyRowsMeetEveryKindOfCall) {
+  const auto plain = runs_of_many_keys("wide/");
+  for (const std::size_t from : {33u, 65u, 257u}) {
+    for (const bool wanted : {false, true}) {
+      EXPECT_TRUE(any(plain, [&](const RunRequest& run) {
+        return run.rows.size() >= from && run.want_logits == wanted && run.want_bookkeeping;
+      })) << from;
+    }
+  }
+  for (const std::size_t rows : {80u, 96u, 112u}) {
+    EXPECT_TRUE(any(plain, [&](const RunRequest& run) { return run.rows.size() == rows; })) << rows;
+  }
+  for (const std::int32_t block : {1, 8, 16, 32, 64, 128}) {
+    EXPECT_TRUE(any(plain, [&](const RunRequest& run) { return run.block_size == block; })) << block;
+  }
+  for (int output = 0; output < 7; ++output) {
+    EXPECT_TRUE(any(plain, [&](const RunRequest& run) { return (run.omitted_books >> output & 1) != 0; })) << output;
+  }
+  EXPECT_FALSE(any(plain, [](const RunRequest& run) { return run.omitted_books >= 127; }));
+  for (const std::size_t from : {4u, 40u, 257u}) {
+    EXPECT_TRUE(any(plain, [&](const RunRequest& run) { return run.rows.size() >= from && run.num_valid_rows < 0; }));
+    EXPECT_TRUE(any(plain, [&](const RunRequest& run) {
+      return run.rows.size() >= from && run.num_valid_rows > static_cast<std::int32_t>(run.rows.size());
+    }));
+  }
+  EXPECT_TRUE(any(plain, [](const RunRequest& run) {
+    return run.num_valid_rows > 256 && run.num_valid_rows < static_cast<std::int32_t>(run.rows.size());
+  }));
+}
+
+TEST(PlanRuns, LayoutsOfManyRowsMixTypesGapsAndCounts) {
+  const auto layouts = runs_of_many_keys("layout/wide");
+  EXPECT_FALSE(any(layouts, is_ordinary));
+  for (const std::size_t from : {33u, 257u}) {
+    EXPECT_TRUE(any(layouts, [&](const RunRequest& run) {
+      return run.rows.size() >= from && run.layout.input_gap >= 64 && run.layout.ids_int64 && run.layout.weights_bf16;
+    })) << from;
+    EXPECT_TRUE(any(layouts, [&](const RunRequest& run) {
+      return run.rows.size() >= from && run.num_valid_rows && run.want_bookkeeping && run.layout.ids_int64;
+    })) << from;
+  }
+}
+
+TEST(PlanRuns, HistoriesOfManyRowsAndOtherRouters) {
+  const auto histories = runs_of_many_keys("history/wide");
+  EXPECT_FALSE(histories.empty());
+  for (const RunRequest& run : histories) {
+    EXPECT_GE(run.earlier.size(), 4u);
+    EXPECT_GT(run.rows.size(), 32u);
+    EXPECT_EQ(run.earlier.front().rows, run.rows);
+    EXPECT_EQ(std::count_if(run.earlier.begin(), run.earlier.end(), [](const auto& call) { return call.given_logits; }),
+              1);
+  }
+  const auto others = runs_of_many_keys("history/other_router");
+  for (const OtherRouter other : {OtherRouter::kBefore, OtherRouter::kBeside}) {
+    EXPECT_TRUE(any(others, [&](const RunRequest& run) { return run.other_router == other; }));
+  }
 }
 
 TEST(PlanRuns, BareWantsIdsAndWeightsAlone) {
