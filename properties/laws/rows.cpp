@@ -303,8 +303,8 @@ void compare_with_main(const Evidence& evidence, const Run& run, const Law& law,
     outcome.violation->summary += "; expected is its value in run main";
     outcome.violation->notes.push_back(count_differences(observed, expected));
   }
-  const bool books =
-      same_call && main->request.want_bookkeeping && run.request.want_bookkeeping && run.request.omitted_books == 0;
+  const bool books = same_call && main->request.want_bookkeeping && run.request.want_bookkeeping &&
+                     run.request.omitted_books == 0 && run.request.block_size == main->request.block_size;
   if (!books || outcome.violation || run.result.outputs.bookkeeping == main->result.outputs.bookkeeping) return;
   Violation violation;
   violation.law = law.id;
