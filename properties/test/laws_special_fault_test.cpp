@@ -89,7 +89,7 @@ std::vector<SpecialFault> special_faults() {
        }},
       {"counters_are_not_reset", "history",
        [](const RunRequest& q, const RouterInputs&, RunResult& r) {
-         if (!q.earlier.empty()) ++r.outputs.bookkeeping.tokens_per_expert[0];
+         if (!q.earlier.empty() && q.want_bookkeeping) ++r.outputs.bookkeeping.tokens_per_expert[0];
        }},
       {"graph_keeps_what_it_was_captured_with", "history",
        [](const RunRequest& q, const RouterInputs&, RunResult& r) {
