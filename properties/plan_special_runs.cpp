@@ -240,7 +240,8 @@ class SpecialRuns {
 bool has_row_class(const Case& c) {
   const CaseDescription& d = c.description;
   return d.data ? !d.data->row_class.empty()
-                : c.spec.selection.bias_variants.size() > 1 && d.row_classes != RowClassFamily::kAbsent;
+                : has_selection_bias(c.spec) && c.spec.selection.bias_variants.size() > 1 &&
+                      d.row_classes != RowClassFamily::kAbsent;
 }
 
 void plan_special_runs(const Case& c, const Claims& claims, std::int64_t valid, std::vector<RunRequest>& plan) {
