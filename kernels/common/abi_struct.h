@@ -2,12 +2,17 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <string>
 
 #include "kernels/common/error.h"
 
 namespace samebits {
+
+// What a caller of the first version passes: no field of it may be cut off.
+inline constexpr std::size_t kLeastInfoSize = offsetof(samebits_info, max_tokens) + sizeof(std::int64_t);
 
 // A copy in which the fields beyond struct_size are zero. Fields that only a newer caller knows must be zero.
 template <class Struct>

@@ -1,6 +1,7 @@
 #include "kernels/common/tensor_check.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "kernels/common/error.h"
 
@@ -32,6 +33,25 @@ std::string shape(std::int64_t rows, std::int64_t cols) {
   return "[" + std::to_string(rows) + ", " + std::to_string(cols) + "]";
 }
 
+// A tensor whose last byte lies beyond what a pointer difference can hold is in no memory. Divisions instead of
+// products: the check itself cannot wrap.
+void check_extent(const samebits_tensor& tensor, const std::string& prefix) {
+  const std::int64_t most = INT64_MAX / static_cast<std::int64_t>(element_size(tensor.dtype));  // elements
+  const std::string reason = ": a tensor has fewer than 2^63 bytes; ";
+  const std::int64_t most_rows = most / tensor.cols;
+  if (tensor.rows > most_rows) {
+    fail_invalid(prefix + "found " + std::to_string(tensor.rows) + " rows of " + std::to_string(tensor.cols) +
+                 ", allowed at most " + std::to_string(most_rows) + " rows" + reason + "pass fewer rows at a time");
+  }
+  if (tensor.rows == 1) return;
+  const std::int64_t most_stride = (most - tensor.cols) / (tensor.rows - 1);
+  if (tensor.row_stride > most_stride) {
+    fail_invalid(prefix + "found row_stride " + std::to_string(tensor.row_stride) + ", allowed at most " +
+                 std::to_string(most_stride) + " elements with " + std::to_string(tensor.rows) + " rows" + reason +
+                 "count the stride in elements, usually cols");
+  }
+}
+
 }  // namespace
 
 void check_tensor(const samebits_tensor& tensor, const char* name, std::int64_t rows, std::int64_t cols,
@@ -50,6 +70,7 @@ void check_tensor(const samebits_tensor& tensor, const char* name, std::int64_t 
                  std::to_string(cols) + " elements");
   }
   if (rows == 0 || cols == 0) return;
+  check_extent(tensor, prefix);
   if (tensor.data == nullptr) fail_invalid(prefix + "data is null, allowed " + shape(rows, cols) + " elements");
   if (reinterpret_cast<std::uintptr_t>(tensor.data) % element_size(tensor.dtype) != 0) {
     fail_invalid(prefix + "data is not aligned to its elements of " + std::to_string(element_size(tensor.dtype)) +

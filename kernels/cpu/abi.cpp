@@ -67,7 +67,7 @@ uint32_t samebits_abi_version(void) {
 }
 
 samebits_status samebits_describe(samebits_info* info) {
-  if (info == nullptr || info->struct_size < 2 * sizeof(uint32_t)) return SAMEBITS_INVALID_ARGUMENT;
+  if (info == nullptr || info->struct_size < samebits::kLeastInfoSize) return SAMEBITS_INVALID_ARGUMENT;
   samebits_info known{};
   known.struct_size = info->struct_size;
   known.abi_version = SAMEBITS_ABI_VERSION;
@@ -111,7 +111,7 @@ samebits_status samebits_create(const samebits_router_spec* spec, const samebits
 }
 
 size_t samebits_workspace_bytes(const samebits_router* router, int64_t max_tokens) {
-  return router == nullptr || max_tokens < 0 ? 0 : samebits::cpu::workspace_bytes(*router, max_tokens);
+  return router == nullptr ? 0 : samebits::cpu::workspace_bytes(*router, max_tokens);
 }
 
 samebits_status samebits_workspace_init(const samebits_router* router, void* workspace, size_t workspace_bytes,

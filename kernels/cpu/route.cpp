@@ -218,6 +218,7 @@ void set_num_threads(int num_threads) {
 }
 
 std::size_t workspace_bytes(const samebits_router& router, std::int64_t max_tokens) {
+  if (max_tokens < 0 || max_tokens > WorkspaceLayout::most_tokens(router.constants.spec)) return 0;
   const std::int64_t num_threads = g_num_threads.load() > 0 ? g_num_threads.load() : hardware_threads();
   const std::int64_t num_blocks = (max_tokens + kBlockRows - 1) / kBlockRows;
   return WorkspaceLayout(router.constants.spec).bytes(max_tokens, std::clamp<std::int64_t>(num_blocks, 1, num_threads));

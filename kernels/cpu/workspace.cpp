@@ -56,6 +56,10 @@ WorkspaceLayout::WorkspaceLayout(const samebits_router_spec& spec)
   thread_bytes_ = arena.used();
 }
 
+std::int64_t WorkspaceLayout::most_tokens(const samebits_router_spec& spec) {
+  return (std::int64_t{1} << 62) / (topk_columns(spec) * static_cast<std::int64_t>(sizeof(std::int32_t)));
+}
+
 ThreadScratch WorkspaceLayout::take_scratch(Arena& arena) const {
   ThreadScratch scratch{};
   scratch.prepared = arena.take<std::uint16_t>(static_cast<std::size_t>(kBlockRows) * prepared_width_);

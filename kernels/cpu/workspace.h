@@ -24,6 +24,9 @@ class WorkspaceLayout {
  public:
   explicit WorkspaceLayout(const samebits_router_spec& spec);
 
+  // The most rows whose ids take at most 2^62 bytes: no size of a workspace wraps up to here.
+  static std::int64_t most_tokens(const samebits_router_spec& spec);
+
   std::size_t bytes(std::int64_t num_tokens, std::int64_t num_threads) const;
   // Threads that a workspace of this size can serve; 0: too small.
   std::int64_t threads_that_fit(std::size_t bytes, std::int64_t num_tokens) const;

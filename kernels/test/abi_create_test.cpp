@@ -171,6 +171,12 @@ TEST(Constants, MustFitTheSpec) {
             "gate_weight: found dtype 3 (int32), allowed 2 (bf16), 1 (fp32)");
   EXPECT_EQ(error_of([](auto& c) { c.selection_bias.data = nullptr, c.selection_bias.rows = 0; }),
             "selection_bias: found shape [0, 9], allowed [1, 9]");
+  for (const std::int64_t stride : {INT64_MAX, (std::int64_t{1} << 62) + 20}) {
+    EXPECT_EQ(error_of([&](auto& c) { c.gate_weight.row_stride = stride; }),
+              "gate_weight: found row_stride " + std::to_string(stride) +
+                  ", allowed at most 576460752303423485 elements with 9 rows: a tensor has fewer than 2^63 bytes; "
+                  "count the stride in elements, usually cols");
+  }
   EXPECT_NE(error_of([](auto& c) { c.linear_bias = c.selection_bias; }).find("linear_bias: given"), std::string::npos);
   EXPECT_NE(error_of([](auto& c) { c.hash_table = c.selection_bias; }).find("hash_table: given"), std::string::npos);
 }

@@ -1,7 +1,9 @@
 // The C ABI: arguments, sizes of structs, padding rows, strides, limits.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <thread>
@@ -45,6 +47,11 @@ struct GoodCall {
   samebits_outputs outputs{};
 };
 
+void set_rows(GoodCall& call, std::int64_t rows) {
+  call.inputs.num_tokens = call.inputs.hidden_states.rows = call.outputs.topk_ids.rows =
+      call.outputs.topk_weights.rows = rows;
+}
+
 struct BadCall {
   const char* text;  // part of the error
   std::function<void(GoodCall&)> change;
@@ -73,6 +80,16 @@ const BadCall kBadCalls[] = {
     {"block_size: found -1", [](GoodCall& c) { c.outputs.block_size = -1; }},
     {"block_size: found 0, allowed 1 or more", [](GoodCall& c) { c.outputs.num_tokens_post_padded = c.ids.data(); }},
     {"num_tokens: found 5, but bookkeeping", [](GoodCall& c) { c.outputs.block_size = INT32_MAX; }},
+    {"hidden_states: found 9223372036854775807 rows of 20, allowed at most 230584300921369395 rows",
+     [](GoodCall& c) { set_rows(c, INT64_MAX); }},
+    {"pass fewer rows at a time", [](GoodCall& c) { set_rows(c, std::int64_t{1} << 60); }},
+    {"hidden_states: found row_stride 9223372036854775807, allowed at most 1152921504606846970 elements with 5 rows",
+     [](GoodCall& c) { c.inputs.hidden_states.row_stride = INT64_MAX; }},
+    {"count the stride in elements",
+     [](GoodCall& c) { c.inputs.hidden_states.row_stride = (std::int64_t{1} << 62) + 64; }},
+    {"topk_ids: found row_stride", [](GoodCall& c) { c.outputs.topk_ids.row_stride = std::int64_t{1} << 60; }},
+    {"topk_weights: found row_stride", [](GoodCall& c) { c.outputs.topk_weights.row_stride = INT64_MAX; }},
+    {"workspace: found", [](GoodCall& c) { set_rows(c, std::int64_t{1} << 56); }},  // as large as tensors go
     {"workspace: not initialised",
      [](GoodCall& c) { std::fill(c.workspace.begin(), c.workspace.end(), static_cast<unsigned char>(0)); }},
 };
@@ -122,6 +139,30 @@ TEST(Abi, WorkspaceTooSmallForTheRows) {
   EXPECT_EQ(samebits_workspace_init(call.router.get(), call.workspace.data(), 10, nullptr), SAMEBITS_INVALID_ARGUMENT);
 }
 
+TEST(Abi, NoWorkspaceForMoreRowsThanMemoryHolds) {
+  GoodCall call;
+  const samebits_router* router = call.router.get();
+  constexpr std::int64_t kMost = (std::int64_t{1} << 62) / (kTopK * 4);
+  EXPECT_GE(samebits_workspace_bytes(router, kMost), std::size_t{1} << 62);
+  for (const std::int64_t rows :
+       {kMost + 1, std::int64_t{1} << 60, INT64_MAX - 1, INT64_MAX, std::int64_t{-1}, INT64_MIN}) {
+    EXPECT_EQ(samebits_workspace_bytes(router, rows), 0u) << rows;
+  }
+}
+
+TEST(Abi, TheStrideOfOneRowMeansNothing) {
+  GoodCall call;
+  ASSERT_EQ(call.route(), SAMEBITS_OK);
+  const std::vector<std::int32_t> first(call.ids.begin(), call.ids.begin() + kTopK);
+  set_rows(call, 1);
+  for (const std::int64_t stride : {std::int64_t{0}, INT64_MAX}) {
+    std::fill(call.ids.begin(), call.ids.end(), -7);
+    call.inputs.hidden_states.row_stride = call.outputs.topk_ids.row_stride = stride;
+    EXPECT_EQ(call.route(), SAMEBITS_OK) << call.error();
+    EXPECT_TRUE(std::equal(first.begin(), first.end(), call.ids.begin())) << stride;
+  }
+}
+
 TEST(Abi, ErrorsBelongToRouterAndThread) {
   GoodCall first, second;
   first.inputs.num_tokens = -1;
@@ -161,6 +202,16 @@ TEST(Abi, NewerCallersMaySetNothingUnknown) {
   EXPECT_NE(std::string(reason).find("beyond"), std::string::npos) << reason;
 }
 
+TEST(Abi, DescribeCutsNoField) {
+  for (const std::uint32_t size : {0u, 8u, 20u, static_cast<std::uint32_t>(sizeof(samebits_info)) - 1u}) {
+    samebits_info info;
+    std::memset(&info, 0xff, sizeof(info));
+    info.struct_size = size;
+    EXPECT_EQ(samebits_describe(&info), SAMEBITS_INVALID_ARGUMENT) << size;
+    EXPECT_EQ(static_cast<unsigned char>(info.name[0]), 0xff) << size;
+  }
+}
+
 TEST(Abi, Describe) {
   samebits_info info;
   std::memset(&info, 0xff, sizeof(info));
@@ -173,11 +224,6 @@ TEST(Abi, Describe) {
   EXPECT_EQ(info.memory_kinds, static_cast<std::uint32_t>(SAMEBITS_MEMORY_HOST));
   EXPECT_EQ(info.determinism, SAMEBITS_BATCH_INVARIANT);
   EXPECT_EQ(info.max_tokens, 0);
-  std::memset(&info, 0xff, sizeof(info));
-  info.struct_size = offsetof(samebits_info, arithmetic);
-  ASSERT_EQ(samebits_describe(&info), SAMEBITS_OK);
-  EXPECT_STREQ(info.name, "samebits-cpu");
-  EXPECT_EQ(static_cast<unsigned char>(info.arithmetic[0]), 0xff);
 }
 
 TEST(Constants, WithoutAGateWeightOnlyLogitsCanBeRouted) {
