@@ -17,6 +17,7 @@
 #define SAMEBITS_HOST_PLUGIN_HPP_
 
 #include <samebits/samebits.h>
+#include <samebits/host_plugin_checks.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -76,52 +77,6 @@ inline std::vector<Rule> ordinary(const samebits_router_spec& spec) {
 }
 
 namespace detail {
-
-// Names of the values of a field, from `first` on; fields without names are numbers.
-struct ValueNames {
-  const char* field;
-  int first;
-  const char* names[5];
-};
-
-inline std::string value_text(const char* field, double value) {
-  static constexpr ValueNames kFields[] = {
-      {"input_norm", 0, {"none", "rmsnorm_unweighted"}},
-      {"input_scale_vector", 0, {"no", "yes"}},
-      {"input_scale_rsqrt_hidden_size", 0, {"no", "rsqrt_hidden_size", "rsqrt_hidden_size_bf16"}},
-      {"logits_dtype", 0, {"none", "fp32", "bf16"}},
-      {"linear_bias_dtype", 0, {"none", "fp32", "bf16"}},
-      {"score_func", 1, {"softmax", "sigmoid", "sqrt_softplus", "identity"}},
-      {"score_stage", 1, {"before_topk", "after_topk"}},
-      {"score_dtype", 0, {"none", "fp32", "bf16"}},
-      {"selection_method", 1, {"topk", "hash_table", "sparsemixer"}},
-      {"rank_by", 1, {"score", "logit"}},
-      {"selection_bias_dtype", 0, {"none", "fp32", "bf16"}},
-      {"group_score", 0, {"none", "max", "top2_sum"}},
-      {"group_mask", 0, {"none", "neg_inf", "zero"}},
-      {"topk_scope", 1, {"global", "per_group"}},
-      {"sort", 1, {"by_key_desc", "by_index"}},
-      {"weight_source", 1, {"unbiased_score", "biased_score"}},
-      {"renormalize", 0, {"none", "l1", "log_space_l1"}},
-      {"eps_mode", 0, {"none", "add", "clamp_min"}},
-      {"scale_stage", 1, {"after_renorm", "before_divide", "on_expert_output"}},
-      {"per_expert_scale", 0, {"no", "yes"}},
-      {"global_scale", 0, {"no", "yes"}},
-      {"weights_dtype", 0, {"none", "fp32", "bf16"}},
-      {"shared_mode", 0, {"outside_router", "outside_router_sigmoid_gate", "fused_ids", "in_gate"}},
-      {"zero_type", 0, {"none", "identity", "identity_remapped_to_id0_weight0"}},
-  };
-  char number[32];
-  std::snprintf(number, sizeof(number), "%g", value);
-  for (const ValueNames& known : kFields) {
-    if (std::strcmp(known.field, field) != 0) continue;
-    const double place = value - known.first;
-    for (int i = 0; i < 5; ++i) {
-      if (place == i && known.names[i] != nullptr) return std::string(known.names[i]) + " (" + number + ")";
-    }
-  }
-  return number;
-}
 
 inline float widen(std::uint16_t bf16) {
   const std::uint32_t bits = static_cast<std::uint32_t>(bf16) << 16;
@@ -188,71 +143,60 @@ samebits_status describe(samebits_info* info) {
   return SAMEBITS_OK;
 }
 
+// What no HostRouter is given: its rules may not allow it.
+inline std::vector<Rule> not_passed_on(const samebits_router_spec& spec) {
+  return {{"input_scale_vector", double(spec.input_scale_vector), 0},
+          {"per_expert_scale", double(spec.per_expert_scale), 0},
+          {"global_scale", double(spec.global_scale), 0},
+          {"selection_method", double(spec.selection_method),
+           double(spec.selection_method == SAMEBITS_SELECT_HASH_TABLE ? SAMEBITS_SELECT_TOPK : spec.selection_method)},
+          {"num_bias_variants", spec.selection_bias_dtype == SAMEBITS_DTYPE_NONE ? 1.0 : spec.num_bias_variants, 1}};
+}
+
 template <class Router>
-samebits_status supports(const samebits_router_spec* spec, char* reason, std::size_t reason_size) {
-  if (spec == nullptr) return SAMEBITS_INVALID_ARGUMENT;
-  for (const Rule& rule : Router::rules(*spec)) {
-    if (rule.found == rule.allowed) continue;
-    std::snprintf(reason, reason_size, "%s: found %s, this router has %s", rule.field,
-                  value_text(rule.field, rule.found).c_str(), value_text(rule.field, rule.allowed).c_str());
-    return SAMEBITS_UNSUPPORTED;
+samebits_status supports(const samebits_router_spec* from, char* reason, std::size_t reason_size) {
+  const auto refuse = [&](samebits_status status, const std::string& text) {
+    if (reason != nullptr && reason_size > 0) std::snprintf(reason, reason_size, "%s", text.c_str());
+    return status;
+  };
+  refuse(SAMEBITS_OK, "");
+  samebits_router_spec spec;
+  std::string problem = read_struct("spec", from, spec);
+  if (problem.empty()) problem = problem_of(spec);
+  if (!problem.empty()) return refuse(SAMEBITS_INVALID_ARGUMENT, problem);
+  for (const std::vector<Rule>& rules : {Router::rules(spec), not_passed_on(spec)}) {
+    for (const Rule& rule : rules) {
+      if (rule.found == rule.allowed) continue;
+      return refuse(SAMEBITS_UNSUPPORTED, std::string(rule.field) + ": found " + value_text(rule.field, rule.found) +
+                                              ", this router has " + value_text(rule.field, rule.allowed));
+    }
   }
   return SAMEBITS_OK;
 }
 
-// Empty, or what is wrong with a tensor of a call: a wrong call is refused before anything is read or written.
-inline std::string problem_of(const char* name, const samebits_tensor& tensor, std::int64_t rows, std::int64_t cols,
-                              std::int32_t dtype) {
-  if (rows > 0 && cols > 0 && tensor.data == nullptr) return std::string(name) + " is absent";
-  if (tensor.rows != rows || tensor.cols != cols) {
-    return std::string(name) + ": found shape [" + std::to_string(tensor.rows) + ", " + std::to_string(tensor.cols) +
-           "], allowed [" + std::to_string(rows) + ", " + std::to_string(cols) + "]";
-  }
-  if (tensor.dtype != dtype) {
-    return std::string(name) + ": found dtype " + std::to_string(tensor.dtype) + ", allowed " + std::to_string(dtype);
-  }
-  return "";
-}
-
-inline std::int32_t topk_columns(const samebits_router_spec* spec) {
-  if (spec == nullptr) return 0;
-  return spec->top_k + (spec->shared_mode == SAMEBITS_SHARED_IN_GATE ? spec->shared_experts : 0);
-}
-
-inline std::int32_t gate_rows(const samebits_router_spec& spec) {
-  return spec.num_experts + spec.zero_experts + topk_columns(&spec) - spec.top_k;
-}
-
-inline std::string problem_of(const samebits_router_spec& spec, const samebits_constants& constants) {
-  const std::int64_t ranked = std::int64_t{spec.num_experts} + spec.zero_experts;
-  if (spec.top_k < 1 || spec.top_k > ranked) {
-    return "top_k: found " + std::to_string(spec.top_k) + ", allowed 1 to " + std::to_string(ranked);
-  }
-  if (constants.gate_weight.data != nullptr) {
-    const std::int32_t dtype = constants.gate_weight.dtype == SAMEBITS_FP32 ? SAMEBITS_FP32 : SAMEBITS_BF16;
-    const std::string problem =
-        problem_of("gate_weight", constants.gate_weight, gate_rows(spec), spec.hidden_size, dtype);
-    if (!problem.empty()) return problem;
-  }
-  if (spec.selection_bias_dtype == SAMEBITS_DTYPE_NONE) return "";
-  return problem_of("selection_bias", constants.selection_bias, spec.num_bias_variants, ranked, SAMEBITS_FP32);
-}
-
 template <class Router>
-samebits_status create(const samebits_router_spec* spec, const samebits_constants* constants, Router** router) {
-  if (spec == nullptr || constants == nullptr || router == nullptr) {
-    return fail(SAMEBITS_INVALID_ARGUMENT, "samebits_create: a null argument");
-  }
+samebits_status create(const samebits_router_spec* spec_from, const samebits_constants* constants_from,
+                       Router** router) {
+  if (router == nullptr) return fail(SAMEBITS_INVALID_ARGUMENT, "router: null, allowed a place for the new router");
   *router = nullptr;
-  if (constants->memory != SAMEBITS_MEMORY_HOST) return fail(SAMEBITS_UNSUPPORTED, "constants must be in host memory");
   char reason[256] = "";
-  if (supports<Router>(spec, reason, sizeof(reason)) != SAMEBITS_OK) return fail(SAMEBITS_UNSUPPORTED, reason);
-  const std::string problem = problem_of(*spec, *constants);
+  const samebits_status status = supports<Router>(spec_from, reason, sizeof(reason));
+  if (status != SAMEBITS_OK) return fail(status, reason);
+  samebits_router_spec spec;
+  read_struct("spec", spec_from, spec);
+  samebits_constants constants;
+  std::string problem = read_struct("constants", constants_from, constants);
+  if (!problem.empty()) return fail(SAMEBITS_INVALID_ARGUMENT, problem);
+  if (constants.memory != SAMEBITS_MEMORY_HOST) {
+    return fail(SAMEBITS_UNSUPPORTED,
+                "constants.memory: found " + std::to_string(constants.memory) + ", allowed 1 (host)");
+  }
+  problem = problem_of(spec, constants);
   if (!problem.empty()) return fail(SAMEBITS_INVALID_ARGUMENT, problem);
   try {
-    *router = new Router{{*spec, read(constants->gate_weight, constants->gate_weight.rows, false),
-                          read(constants->linear_bias, 1, spec->linear_bias_dtype == SAMEBITS_BF16),
-                          read(constants->selection_bias, 1, spec->selection_bias_dtype == SAMEBITS_BF16)}};
+    *router = new Router{{spec, read(constants.gate_weight, constants.gate_weight.rows, false),
+                          read(constants.linear_bias, 1, spec.linear_bias_dtype == SAMEBITS_BF16),
+                          read(constants.selection_bias, 1, spec.selection_bias_dtype == SAMEBITS_BF16)}};
   } catch (const std::exception& error) {
     return fail(SAMEBITS_OUT_OF_MEMORY, error.what());
   }
@@ -264,10 +208,28 @@ inline std::size_t workspace_bytes(const samebits_router_spec& spec) {
   return sizeof(float) * static_cast<std::size_t>(spec.hidden_size + gate_rows(spec) + 2 * topk_columns(&spec));
 }
 
+// Rows that get no experts: padding, and classes of which there is no bias.
+inline bool has_answer(const samebits_router_spec& spec, const samebits_inputs& inputs, std::int64_t row) {
+  if (inputs.num_valid_rows != nullptr && row >= *inputs.num_valid_rows) return false;
+  if (spec.selection_bias_dtype == SAMEBITS_DTYPE_NONE || inputs.row_class.data == nullptr) return true;
+  return static_cast<const std::int32_t*>(inputs.row_class.data)[row] == 0;
+}
+
 template <class Router>
-samebits_status route(const Router& router, const samebits_inputs& inputs, samebits_outputs& outputs, void* workspace,
-                      bool from_logits) {
+samebits_status route(const Router& router, const samebits_inputs& inputs_from, samebits_outputs& outputs_to,
+                      void* workspace, bool from_logits) {
   const samebits_router_spec& spec = router.spec;
+  samebits_inputs inputs;
+  samebits_outputs outputs;
+  for (const std::string& problem :
+       {read_struct("inputs", &inputs_from, inputs), read_struct("outputs", &outputs_to, outputs)}) {
+    if (!problem.empty()) return fail(SAMEBITS_INVALID_ARGUMENT, problem);
+  }
+  const std::string not_written = unwritten(outputs);
+  if (!not_written.empty()) {
+    return fail(SAMEBITS_UNSUPPORTED,
+                not_written + ": wanted, but this router writes ids and weights alone; leave it out");
+  }
   const samebits_tensor& start = from_logits ? inputs.router_logits : inputs.hidden_states;
   const std::int32_t id_dtype = outputs.topk_ids.dtype, weight_dtype = outputs.topk_weights.dtype;
   if ((id_dtype != SAMEBITS_INT32 && id_dtype != SAMEBITS_INT64) ||
@@ -277,22 +239,29 @@ samebits_status route(const Router& router, const samebits_inputs& inputs, sameb
                     " of topk_weights, allowed INT32 (3) or INT64 (4), and FP32 (1) or BF16 (2)");
   }
   const std::int64_t tokens = inputs.num_tokens;
-  if (tokens < 0) return fail(SAMEBITS_INVALID_ARGUMENT, "num_tokens is negative");
+  if (tokens < 0) {
+    return fail(SAMEBITS_INVALID_ARGUMENT,
+                "inputs.num_tokens: found " + std::to_string(tokens) + ", allowed 0 or more");
+  }
   const std::int64_t width = from_logits ? gate_rows(spec) : spec.hidden_size;
+  const bool classes = spec.selection_bias_dtype != SAMEBITS_DTYPE_NONE && inputs.row_class.data != nullptr;
   for (const std::string& problem :
        {problem_of("the input", start, tokens, width, from_logits ? SAMEBITS_FP32 : SAMEBITS_BF16),
         problem_of("topk_ids", outputs.topk_ids, tokens, topk_columns(&spec), id_dtype),
-        problem_of("topk_weights", outputs.topk_weights, tokens, topk_columns(&spec), weight_dtype)}) {
+        problem_of("topk_weights", outputs.topk_weights, tokens, topk_columns(&spec), weight_dtype),
+        classes ? problem_of("row_class", inputs.row_class, 1, tokens, SAMEBITS_INT32) : std::string()}) {
     if (!problem.empty()) return fail(SAMEBITS_INVALID_ARGUMENT, problem);
   }
   if (!from_logits && router.gate_weight.empty()) return fail(SAMEBITS_INVALID_ARGUMENT, "there is no gate weight");
+  if (workspace == nullptr)
+    return fail(SAMEBITS_INVALID_ARGUMENT, "workspace: null, allowed samebits_workspace_bytes bytes");
   float* const x = static_cast<float*>(workspace);
   float* const logits = x + spec.hidden_size;
   float* const weights = logits + gate_rows(spec);
   const std::int32_t columns = topk_columns(&spec);
   std::int32_t* const ids = reinterpret_cast<std::int32_t*>(weights + columns);
   for (std::int64_t row = 0; row < inputs.num_tokens; ++row) {
-    const bool padding = inputs.num_valid_rows != nullptr && row >= *inputs.num_valid_rows;
+    const bool padding = !has_answer(spec, inputs, row);
     if (!padding) {
       read_row(start, row, from_logits ? logits : x);
       if (!from_logits) router.logits(x, logits);
@@ -315,7 +284,27 @@ samebits_status route(const Router& router, const samebits_inputs& inputs, sameb
       }
     }
   }
-  std::snprintf(outputs.kernel_name, sizeof(outputs.kernel_name), "one row at a time");
+  if (outputs_to.struct_size >= offsetof(samebits_outputs, kernel_name) + sizeof(outputs_to.kernel_name)) {
+    std::snprintf(outputs_to.kernel_name, sizeof(outputs_to.kernel_name), "one row at a time");
+  }
+  return SAMEBITS_OK;
+}
+
+template <class Router>
+samebits_status route(const Router* router, const samebits_inputs* inputs, samebits_outputs* outputs, void* workspace,
+                      bool from_logits) {
+  if (router == nullptr || inputs == nullptr || outputs == nullptr) {
+    return fail(SAMEBITS_INVALID_ARGUMENT, std::string(router == nullptr   ? "router"
+                                                       : inputs == nullptr ? "inputs"
+                                                                           : "outputs") +
+                                               " is null");
+  }
+  return route(*router, *inputs, *outputs, workspace, from_logits);
+}
+
+inline samebits_status workspace_init(const void* router, const void* workspace) {
+  if (router == nullptr) return fail(SAMEBITS_INVALID_ARGUMENT, "router is null");
+  if (workspace == nullptr) return fail(SAMEBITS_INVALID_ARGUMENT, "workspace is null");
   return SAMEBITS_OK;
 }
 
@@ -335,25 +324,25 @@ samebits_status route(const Router& router, const samebits_inputs& inputs, sameb
     return samebits::detail::supports<Router>(spec, reason, reason_size);                                  \
   }                                                                                                        \
   int32_t samebits_topk_columns(const samebits_router_spec* spec) {                                        \
-    return samebits::detail::topk_columns(spec);                                                           \
+    return samebits::detail::columns_of_any(spec);                                                         \
   }                                                                                                        \
   samebits_status samebits_create(const samebits_router_spec* spec, const samebits_constants* constants,   \
                                   samebits_router** router) {                                              \
     return samebits::detail::create(spec, constants, router);                                              \
   }                                                                                                        \
   size_t samebits_workspace_bytes(const samebits_router* router, int64_t) {                                \
-    return samebits::detail::workspace_bytes(router->spec);                                                \
+    return router == nullptr ? 0 : samebits::detail::workspace_bytes(router->spec);                        \
   }                                                                                                        \
-  samebits_status samebits_workspace_init(const samebits_router*, void*, size_t, void*) {                  \
-    return SAMEBITS_OK;                                                                                    \
+  samebits_status samebits_workspace_init(const samebits_router* router, void* workspace, size_t, void*) { \
+    return samebits::detail::workspace_init(router, workspace);                                            \
   }                                                                                                        \
   samebits_status samebits_route(const samebits_router* router, const samebits_inputs* inputs,             \
                                  samebits_outputs* outputs, void* workspace, void*) {                      \
-    return samebits::detail::route(*router, *inputs, *outputs, workspace, false);                          \
+    return samebits::detail::route(router, inputs, outputs, workspace, false);                             \
   }                                                                                                        \
   samebits_status samebits_route_from_logits(const samebits_router* router, const samebits_inputs* inputs, \
                                              samebits_outputs* outputs, void* workspace, void*) {          \
-    return samebits::detail::route(*router, *inputs, *outputs, workspace, true);                           \
+    return samebits::detail::route(router, inputs, outputs, workspace, true);                              \
   }                                                                                                        \
   const char* samebits_last_error(const samebits_router*) {                                                \
     return samebits::detail::last_error().c_str();                                                         \
