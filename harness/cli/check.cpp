@@ -118,8 +118,7 @@ int check(const CheckOptions& options, const std::string& program) {
                                 shell_word(result_path(first.case_file, options.results).string()));
     report.failures.push_back(std::move(failure));
   }
-  if (!options.json.empty()) write_file(options.json, to_json(report));
-  print_report(report);
+  publish(report, options.json);
   return exit_code(report);
 }
 

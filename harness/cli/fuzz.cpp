@@ -276,8 +276,7 @@ int fuzz(const FuzzOptions& options, const std::string& program) {
   FuzzRun run(options, std::move(targets), *subject, std::move(header), Ledger(ledger, subject->claims(), today()));
   run.run(shard);
   const Report report = run.finish(program);
-  if (!options.json.empty()) write_file(options.json, to_json(report));
-  print_report(report);
+  publish(report, options.json);
   return exit_code(report);
 }
 

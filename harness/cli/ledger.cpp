@@ -9,6 +9,7 @@
 #include "harness/io/files.h"
 #include "harness/io/known_cases.h"
 #include "harness/io/nearest.h"
+#include "harness/io/spec_library.h"
 #include "harness/io/yaml_mapping.h"
 #include "properties/generators/hazards.h"
 #include "properties/law.h"
@@ -34,6 +35,15 @@ void require_one_of(const YamlValue& value, const std::vector<std::string>& name
   value.fail(fmt::format("found \"{}\"; {}", text, suggest_names(text, names)));
 }
 
+// A path needs no file here: a ledger may serve several checkouts.
+void require_spec(const YamlValue& value) {
+  const std::string text = value.text();
+  if (text.find('/') != std::string::npos || text.ends_with(".yaml")) return;
+  std::vector<std::string> names;
+  for (const BuiltinSpec& spec : builtin_specs()) names.emplace_back(spec.name);
+  require_one_of(value, names);
+}
+
 LedgerEntry entry_of(const YamlValue& item) {
   const YamlMapping fields(item,
                            {"mode", "router", "version", "law", "spec", "hazard", "known_case", "link", "expires"});
@@ -42,10 +52,15 @@ LedgerEntry entry_of(const YamlValue& item) {
   const bool tolerate = fields.at("mode").text() == "tolerate";
   entry.mode = tolerate ? LedgerEntry::Mode::kTolerate : LedgerEntry::Mode::kQuarantine;
   entry.router = fields.at("router").text();
+  if (entry.router.empty())
+    fields.at("router").fail("found nothing; allowed: the name that a router describes itself with");
   entry.link = fields.at("link").text();
   if (entry.link.empty()) fields.at("link").fail("found nothing; allowed: where the fault is tracked");
   if (fields.has("version")) entry.version = fields.at("version").text();
-  if (fields.has("spec")) entry.spec = fields.at("spec").text();
+  if (fields.has("spec")) {
+    require_spec(fields.at("spec"));
+    entry.spec = fields.at("spec").text();
+  }
   if (fields.has("law")) {
     require_one_of(fields.at("law"), law_names());
     entry.law = fields.at("law").text();

@@ -152,7 +152,6 @@ int run_mutants(const MutantsOptions& options) {
   });
   progress.clear();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (!options.json.empty()) write_file(options.json, to_json(trials, seconds));
   for (const MutantTrial& trial : trials.mutants) print_out("{}\n", line_of(trial));
   if (options.names.empty()) {
     for (const MutantElsewhere& mutant : mutants_elsewhere()) {
@@ -160,6 +159,8 @@ int run_mutants(const MutantsOptions& options) {
     }
   }
   print_summary(trials, options.seeds, seconds);
+  flush_output();
+  if (!options.json.empty()) write_file(options.json, to_json(trials, seconds));
   if (interrupted()) return 130;
   return trials.passed() ? 0 : 1;
 }

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "harness/io/files.h"
 #include "harness/report/printable.h"
 
 namespace samebits::harness {
@@ -22,10 +23,6 @@ void write_text(std::FILE* stream, std::string_view text) {
   if (!written && stream == stdout && g_lost_because == 0) g_lost_because = errno == 0 ? EIO : errno;
 }
 
-void print_report(const Report& report) {
-  print_out("{}", to_console(report, ::isatty(STDOUT_FILENO) == 1 ? Output::kTerminal : Output::kFile));
-}
-
 void hold_standard_streams() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
@@ -34,9 +31,19 @@ void hold_standard_streams() {
   }
 }
 
-int finish_output(int code) {
+void flush_output() {
   errno = 0;
   if (std::fflush(stdout) != 0 && g_lost_because == 0) g_lost_because = errno == 0 ? EIO : errno;
+}
+
+void publish(const Report& report, const std::string& json_path) {
+  print_out("{}", to_console(report, ::isatty(STDOUT_FILENO) == 1 ? Output::kTerminal : Output::kFile));
+  flush_output();
+  if (!json_path.empty()) write_file(json_path, to_json(report));
+}
+
+int finish_output(int code) {
+  flush_output();
   if (g_lost_because == 0 && std::ferror(stdout) != 0) g_lost_because = EIO;
   if (g_lost_because == 0 || g_lost_because == EPIPE) return code;
   print_error("samebits: standard output cannot be written: {}; what was printed is lost\n",

@@ -70,8 +70,7 @@ int replay(const ReplayOptions& options, const std::string& program) {
     failure.repro = repro_line(program, first.case_file, options.changes.words() + options.backend.words());
     report.failures.push_back(std::move(failure));
   }
-  if (!options.json.empty()) write_file(options.json, to_json(report));
-  print_report(report);
+  publish(report, options.json);
   return exit_code(report);
 }
 

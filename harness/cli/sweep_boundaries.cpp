@@ -102,8 +102,7 @@ int sweep_boundaries(const SweepOptions& options, const std::string& program) {
   }
   report.interrupted = interrupted();
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (!options.json.empty()) write_file(options.json, to_json(report));
-  print_report(report);
+  publish(report, options.json);
   // A router that does not claim to have none is asked, not judged.
   if (judged && !report.interrupted && report.failures.empty() && !report.laws.front().second.applicable) return 0;
   return exit_code(report);

@@ -163,8 +163,7 @@ int sweep_exhaustive(const SweepOptions& options, const std::string& program) {
     }
   }
   report.interrupted = interrupted();
-  if (!options.json.empty()) write_file(options.json, to_json(report));
-  print_report(report);
+  publish(report, options.json);
   return exit_code(report);
 }
 

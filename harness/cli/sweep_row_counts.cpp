@@ -139,8 +139,7 @@ int sweep_row_counts(const SweepOptions& options, const std::string& program) {
                                 options.backend.words(), options.seed, options.rows);
     report.failures.push_back(std::move(failure));
   }
-  if (!options.json.empty()) write_file(options.json, to_json(report));
-  print_report(report);
+  publish(report, options.json);
   return exit_code(report);
 }
 

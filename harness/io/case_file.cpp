@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 
 #include "harness/io/case_spec.h"
@@ -36,6 +37,16 @@ std::string expected_yaml(const KnownAnswer& expected) {
   return text;
 }
 
+// No router gives an expert twice, but for id 0, which stands for all zero experts where they are remapped to it.
+void require_distinct(const oracle::RouterSpec& spec, const std::vector<std::int64_t>& ids, const YamlValue& value) {
+  const bool remapped = spec.special.zero_type == oracle::ZeroType::kIdentityRemappedToId0Weight0;
+  std::set<std::int64_t> seen;
+  for (const std::int64_t id : ids) {
+    if (id < 0 || (id == 0 && remapped)) continue;
+    if (!seen.insert(id).second) value.fail(fmt::format("found id {} twice; allowed: distinct ids, and -1", id));
+  }
+}
+
 KnownAnswer expected_from_yaml(const YamlMapping& mapping, const properties::Case& c) {
   KnownAnswer expected;
   const std::int64_t columns = oracle::topk_columns(c.spec);
@@ -54,6 +65,7 @@ KnownAnswer expected_from_yaml(const YamlMapping& mapping, const properties::Cas
     row.topk_ids = entry.at("topk_ids").integers(-1, oracle::gate_rows(c.spec) - 1);
     if (static_cast<std::int64_t>(row.topk_ids.size()) != columns)
       entry.at("topk_ids").wrong(fmt::format("{} ids", columns));
+    require_distinct(c.spec, row.topk_ids, entry.at("topk_ids"));
     if (entry.has("topk_weights")) {
       for (const YamlValue& weight : entry.at("topk_weights").items()) row.topk_weights.push_back(weight.real());
       if (static_cast<std::int64_t>(row.topk_weights.size()) != columns) {

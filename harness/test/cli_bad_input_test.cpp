@@ -79,6 +79,26 @@ TEST_F(BadInput, LostStandardOutputIsTold) {
   EXPECT_THAT(content_of(folder_ / "error.txt"), HasSubstr("standard output cannot be written"));
 }
 
+TEST_F(BadInput, AReportIsToldBeforeTheJsonFileThatCannotBeWritten) {
+  const ChildResult fuzz = run({"fuzz", "--spec", "small.yaml", "--backend", "mutant:ties_to_higher_id", "--cases",
+                                "40", "--no-shrink", "--json", "/dev/full"});
+  EXPECT_EQ(fuzz.exit_code, 2) << fuzz.err;
+  EXPECT_THAT(fuzz.err, HasSubstr("/dev/full: cannot write"));
+  EXPECT_THAT(fuzz.out, HasSubstr("FAILED"));
+  EXPECT_THAT(fuzz.out, HasSubstr("samebits-failures/selection-")) << "the case file that was written";
+  const ChildResult mutants = run({"mutants", "--mutant", "ties_to_higher_id", "--seeds", "1", "--json", "/dev/full"});
+  EXPECT_EQ(mutants.exit_code, 2) << mutants.err;
+  EXPECT_THAT(mutants.out, HasSubstr("ties_to_higher_id"));
+  for (const std::vector<std::string>& sweep :
+       {std::vector<std::string>{"--rows", "17"}, {"--boundaries", "--rows", "17"}}) {
+    std::vector<std::string> arguments = {"sweep", "--spec", "small.yaml", "--backend", "cpu", "--json", "/dev/full"};
+    arguments.insert(arguments.end(), sweep.begin(), sweep.end());
+    const ChildResult result = run(arguments);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("small")) << sweep.front();
+  }
+}
+
 TEST_F(BadInput, NamesThatDoNotExist) {
   expect(2, {"fuzz", "--spec", "glm-5.3-flsh", "--backend", "cpu"}, "did you mean glm-5.3-flash");
   expect(2, {"fuzz", "--spec", "small.yaml", "--backend", "cpuu"}, "did you mean cpu");

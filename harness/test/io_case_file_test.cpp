@@ -259,6 +259,8 @@ constexpr Lie kLies[] = {
      "dtype: fp32\n    shape: [4]\n    file: x.safetensors", ".*/x.safetensors: no such file"},
     {"row: 0\n", "row: 2\n", ":33:12: .*from 0 to 1.*"},
     {"topk_ids: [0, 1]", "topk_ids: [0, 1, 2]", ":34:17: .*2 ids"},
+    {"topk_ids: [0, 1]", "topk_ids: [1, 1]", ":34:17: .*found id 1 twice; allowed: distinct ids, and -1"},
+    {"topk_ids: [0, 1]", "topk_ids: [-1, -1]", "no error"},
     {"topk_ids: [0, 1]", "topk_ids: [0, 4]", ":34:21: .*from -1 to 3.*"},
     {"source: \"here\"", "source: \"here\"\n  weight_tolerance: 0.1", ".*needs tolerance_reason.*"},
     {"spec:\n", "spec: &a\n", "no error"},

@@ -128,6 +128,10 @@ TEST_F(LedgerTest, BadEntriesAreNamed) {
   EXPECT_THAT(error_of("- {mode: tolerate, router: a, link: b, law: selektion}\n"),
               HasSubstr("did you mean selection"));
   EXPECT_THAT(error_of("- {mode: tolerate, router: a, link: b, law: sum, hazard: ties}\n"), HasSubstr("hazard: found"));
+  EXPECT_THAT(error_of("- {mode: tolerate, router: '', link: b, law: sum}\n"), HasSubstr("router: found nothing"));
+  EXPECT_THAT(error_of("- {mode: tolerate, router: a, link: b, law: sum, spec: glm-5.3-flsh}\n"),
+              HasSubstr("did you mean glm-5.3-flash"));
+  EXPECT_EQ(error_of("- {mode: tolerate, router: a, link: b, law: sum, spec: elsewhere/ours.yaml}\n"), "no error");
   EXPECT_THAT(error_of("- {mode: tolerate, router: a, link: b, law: sum, known_case: x}\n"), HasSubstr("known_case"));
   EXPECT_THAT(error_of("- {mode: tolerate, router: a, link: b, law: sum, expires: 2026-02-30}\n"),
               HasSubstr("YYYY-MM-DD"));

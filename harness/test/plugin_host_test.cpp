@@ -47,6 +47,7 @@ samebits_router_spec plain_spec() {
   spec.score_stage = SAMEBITS_SCORE_BEFORE_TOPK;
   spec.selection_method = SAMEBITS_SELECT_TOPK;
   spec.rank_by = SAMEBITS_RANK_BY_SCORE;
+  spec.selection_bias_dtype = SAMEBITS_FP32;
   spec.num_bias_variants = spec.n_group = spec.topk_group = 1;
   spec.topk_scope = SAMEBITS_TOPK_GLOBAL;
   spec.sort = SAMEBITS_SORT_BY_KEY_DESC;
