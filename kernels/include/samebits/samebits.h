@@ -202,19 +202,15 @@ typedef struct samebits_router samebits_router;
 
 /* A plug-in exports all of these under these names; a host loads them with dlsym. */
 SAMEBITS_API uint32_t samebits_abi_version(void);
-/* info->struct_size is set by the caller: room for every field of the first version, or SAMEBITS_INVALID_ARGUMENT. */
-SAMEBITS_API samebits_status samebits_describe(samebits_info* info);
-/* SAMEBITS_OK; SAMEBITS_UNSUPPORTED for a valid spec that this router lacks; SAMEBITS_INVALID_ARGUMENT for one that is
- * none (null, a wrong struct_size, a value outside its range). With a reason that names the value found and the allowed
- * ones, cut to reason_size; reason may be null. */
+SAMEBITS_API samebits_status samebits_describe(samebits_info* info); /* struct_size: the caller's; no field is cut */
+/* OK, UNSUPPORTED (a valid spec), or INVALID_ARGUMENT (no spec at all); the reason names the limit and the value. */
 SAMEBITS_API samebits_status samebits_supports(const samebits_router_spec* spec, char* reason, size_t reason_size);
 /* Columns of topk_ids and topk_weights: top_k, or top_k + shared experts in the gate. 0 for an invalid spec. */
 SAMEBITS_API int32_t samebits_topk_columns(const samebits_router_spec* spec);
 /* On failure *router is NULL and samebits_last_error(NULL) has the text for the calling thread. */
 SAMEBITS_API samebits_status samebits_create(const samebits_router_spec* spec, const samebits_constants* constants,
                                              samebits_router** router);
-/* 0: null, or a number of rows that no call may have (negative, above max_tokens, or too many for any memory). */
-SAMEBITS_API size_t samebits_workspace_bytes(const samebits_router* router, int64_t max_tokens);
+SAMEBITS_API size_t samebits_workspace_bytes(const samebits_router* router, int64_t max_tokens); /* 0: no such call */
 /* Must be called once before a workspace is used. stream: cudaStream_t, or NULL on the host. */
 SAMEBITS_API samebits_status samebits_workspace_init(const samebits_router* router, void* workspace,
                                                      size_t workspace_bytes, void* stream);
