@@ -30,6 +30,7 @@ std::span<const Mutant> all_mutants() {
              unlisted_bookkeeping_mutants,
              unlisted_call_mutants,
              unlisted_choice_mutants,
+             unlisted_constant_mutants,
              unlisted_gate_mutants,
              unlisted_group_mutants,
              unlisted_history_mutants,

@@ -72,6 +72,7 @@ std::vector<Mutant> ties_mutants();
 std::vector<Mutant> unlisted_bookkeeping_mutants();
 std::vector<Mutant> unlisted_call_mutants();
 std::vector<Mutant> unlisted_choice_mutants();
+std::vector<Mutant> unlisted_constant_mutants();
 std::vector<Mutant> unlisted_gate_mutants();
 std::vector<Mutant> unlisted_group_mutants();
 std::vector<Mutant> unlisted_history_mutants();

@@ -295,10 +295,36 @@ std::vector<Example> output_examples() {
   };
 }
 
+// One expert, or two of which a constant decides; 2^126 times a subnormal of 2^-128 is a logit of 1/4.
+std::vector<Example> constant_examples() {
+  constexpr float kSmall = 0x1p-128f;
+  const auto linear = [](Spec& s) { s.hidden_size = 1, s.linear_bias_dtype = SAMEBITS_FP32; };
+  const auto scaled = [](Spec& s) { s.per_expert_scale = 1; };
+  Constants linear_bias = gate({0}), scale;
+  linear_bias.linear_bias = {kSmall};
+  scale.per_expert_scale = {kSmall};
+  const std::vector<std::uint16_t> large = bf16({0x1p126f}), half = bf16({0.5f});
+  return {
+      {"subnormal_selection_bias_flushed", sigmoid(2, 1), bias({0, kSmall}), {.logits = {-300, -300}}},
+      {"nan_selection_bias_is_zero", sigmoid(2, 1), bias({kNaN, 0}), {.logits = {5, 0}}},
+      {"subnormal_linear_bias_flushed", plain(1, 1, linear), linear_bias, {.hidden_states = bf16({0})}},
+      {"subnormal_expert_scale_flushed", plain(1, 1, scaled), scale, {.logits = {0}}},
+      {"subnormal_bf16_gate_weight_flushed", plain(1, 1, nullptr, 1), gate({kSmall}), {.hidden_states = large}},
+      {"subnormal_fp32_gate_weight_flushed",
+       plain(1, 1, nullptr, 1),
+       gate({0}),
+       {.hidden_states = large, .fp32_gate_weight = {kSmall}}},
+      {"infinite_fp32_gate_weight_clamped",
+       plain(1, 1, nullptr, 1),
+       gate({0}),
+       {.hidden_states = half, .fp32_gate_weight = {kInf}}},
+  };
+}
+
 TEST(UnlistedMutants, EachChangesSomeByteOfItsExample) {
   std::set<std::string> shown;
-  for (const auto list :
-       {choice_examples, score_examples, weight_examples, logit_examples, call_examples, output_examples}) {
+  for (const auto list : {choice_examples, score_examples, weight_examples, logit_examples, call_examples,
+                          output_examples, constant_examples}) {
     for (const Example& example : list()) {
       const mutants::Mutant* mutant = mutants::find_mutant(example.mutant);
       ASSERT_NE(mutant, nullptr) << example.mutant;

@@ -160,6 +160,7 @@ void non_finite_hidden(const RouterSpec& spec, const Draw& draw, CaseDescription
 }
 
 void non_finite_weight(const RouterSpec& spec, const Draw& draw, CaseDescription& d) {
+  if (choose(draw, 16, 6) >= 3) d.gate_weight_dtype = oracle::FloatType::kFp32;
   const std::int64_t last = d.num_experts + d.zero_experts - 1;
   const auto id = TensorId::kGateWeight;
   if (choose(draw, 16, 3) == 1) {  // fewer than k experts without NaN
@@ -272,12 +273,12 @@ constexpr std::array kHazards = {
     Hazard{"order_sensitive", HazardStage::kFull, always, 17, 12, order_sensitive},
     Hazard{"dispatch_boundary", HazardStage::kAny, always, 18, 8, plain},
     Hazard{"single_row", HazardStage::kAny, always, 1, 2, single_row},
-    Hazard{"exact_ties", HazardStage::kAny, always, 16, 4, exact_ties, 4},
+    Hazard{"exact_ties", HazardStage::kAny, always, 16, 4, exact_ties, 7},
     Hazard{"ties_across_cut", HazardStage::kLogits, always, 33, 6, ties_across_cut},
     Hazard{"ulp_gap", HazardStage::kLogits, always, 15, 6, ulp_gap},
     Hazard{"large_bias_offset", HazardStage::kAny, has_selection_bias, 31, 6, large_bias_offset},
-    Hazard{"bf16_collapse", HazardStage::kLogits, has_selection_bias, 32, 6, bf16_collapse, 3},
-    Hazard{"negative_keys", HazardStage::kLogits, always, 9, 5, negative_keys, 5},
+    Hazard{"bf16_collapse", HazardStage::kLogits, has_selection_bias, 32, 6, bf16_collapse, 6},
+    Hazard{"negative_keys", HazardStage::kLogits, always, 9, 5, negative_keys, 8},
     Hazard{"group_hazards", HazardStage::kLogits, has_groups, 64, 6, group_hazards},
     Hazard{"saturated", HazardStage::kLogits, always, 32, 5, saturated},
     Hazard{"underflow_zero_sum", HazardStage::kLogits, always, 2 * kNumScoreZones + 4, 4, underflow_zero_sum},
@@ -285,8 +286,8 @@ constexpr std::array kHazards = {
     Hazard{"non_finite_weight", HazardStage::kFull, always, 5, 3, non_finite_weight},
     Hazard{"non_finite_bias", HazardStage::kBias, has_bias, 7, 3, non_finite_bias},
     Hazard{"non_finite_logits", HazardStage::kGivenOnly, always, 12, 5, non_finite_logits},
-    Hazard{"signed_zero", HazardStage::kLogits, always, 4, 3, signed_zero, 2},
-    Hazard{"subnormal", HazardStage::kAny, always, 3, 3, subnormal, 1},
+    Hazard{"signed_zero", HazardStage::kLogits, always, 4, 3, signed_zero, 5},
+    Hazard{"subnormal", HazardStage::kAny, always, 3, 3, subnormal, 4},
     Hazard{"padding", HazardStage::kAny, always, 19, 4, padding},
     Hazard{"large_batch", HazardStage::kAny, always, 1025, 0, large_batch},
     Hazard{"plain", HazardStage::kAny, always, 0, 8, plain},

@@ -84,8 +84,8 @@ std::vector<const Hazard*> directed_hazards(const oracle::RouterSpec& spec, cons
   for (const Hazard& hazard : all_hazards()) {
     if (hazard.directed_tokens > 0 && possible(hazard, spec, options)) hazards.push_back(&hazard);
   }
-  for (int spare = 1; hazards.size() > kMaxDirected; ++spare) {
-    if (std::erase_if(hazards, [=](const Hazard* hazard) { return hazard->spare == spare; }) == 0) break;
+  for (int spare = 1; hazards.size() > kMaxDirected && spare <= kMaxSpare; ++spare) {
+    std::erase_if(hazards, [=](const Hazard* hazard) { return hazard->spare == spare; });
   }
   return hazards;
 }

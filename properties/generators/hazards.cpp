@@ -15,6 +15,7 @@ std::span<const Hazard> all_hazards() {
     std::vector<Hazard> hazards(general_hazards().begin(), general_hazards().end());
     hazards.insert(hazards.end(), feature_hazards().begin(), feature_hazards().end());
     hazards.insert(hazards.end(), edge_hazards().begin(), edge_hazards().end());
+    hazards.insert(hazards.end(), constant_hazards().begin(), constant_hazards().end());
     return hazards;
   }();
   return all;

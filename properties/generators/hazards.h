@@ -32,17 +32,20 @@ struct Hazard {
   std::int64_t directed_tokens;  // 0: no directed case
   int weight;                    // share among the random cases; 0: directed only
   void (*build)(const oracle::RouterSpec& spec, const Draw& draw, CaseDescription& description);
-  // Left to the random cases where a spec has more than kMaxDirected hazards, 1 first; 0: never.
+  // Left to the random cases (with a weight of 0: out) where a spec has more than kMaxDirected hazards, 1 first; 0:
+  // never.
   int spare = 0;
 };
+inline constexpr int kMaxSpare = 8;
 inline constexpr std::size_t kMaxDirected = 20;
 
 // Those of every router, in the order of the directed cases; those of features that a spec may have; those of places
-// and counts.
+// and counts; those of constants.
 std::span<const Hazard> general_hazards();
 std::span<const Hazard> feature_hazards();
 std::span<const Hazard> edge_hazards();
-std::span<const Hazard> all_hazards();  // of all three
+std::span<const Hazard> constant_hazards();
+std::span<const Hazard> all_hazards();  // of all four
 bool possible(const Hazard& hazard, const oracle::RouterSpec& spec, const GenerateOptions& options);
 Stage stage_of(const Hazard& hazard, const GenerateOptions& options, const Draw& draw);
 

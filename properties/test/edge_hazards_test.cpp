@@ -1,11 +1,14 @@
 // The hazards of places and counts are really there.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
 
+#include "oracle/emulate/tc256.h"
 #include "oracle/reference/answer.h"
 #include "properties/generators/hazards.h"
 #include "properties/test/test_specs.h"
@@ -157,6 +160,58 @@ TEST(EdgeHazard, CountsAreSkewed) {
   EXPECT_EQ(counts_met[1], (std::set<std::int64_t>{33}));
   EXPECT_EQ(counts_met[2], (std::set<std::int64_t>{3, 15}));
   EXPECT_EQ(counts_met[3], (std::set<std::int64_t>{1}));
+}
+
+// The logits of a row of a directed case, which hang on constants that faulty routers flush, clamp or replace.
+std::vector<float> logits_of(const Case& c, const RouterInputs& inputs, std::int64_t row) {
+  return oracle::tc256_logits(c.spec, inputs, std::vector<std::int64_t>{row});
+}
+template <class T>
+std::int64_t subnormals(const std::vector<T>& values) {
+  return std::count_if(values.begin(), values.end(), [](float x) { return std::fpclassify(x) == FP_SUBNORMAL; });
+}
+
+TEST(ConstantHazard, LogitsHangOnSubnormalWeights) {
+  for (const char* hazard : {"subnormal_bf16_constants", "extreme_fp32_constants"}) {
+    const Case c = directed_case(model("qwen3-30b-a3b"), hazard);
+    const RouterInputs inputs = materialize(c);
+    EXPECT_EQ(inputs.gate_weight_bf16.empty(), hazard == std::string("extreme_fp32_constants"));
+    const std::vector<float> logits = logits_of(c, inputs, 0);
+    EXPECT_GE(std::count_if(logits.begin(), logits.end(), [](float x) { return x > 0x1p-8f && x < 2.0f; }), 100)
+        << hazard;
+  }
+}
+
+TEST(ConstantHazard, InfinitiesOfFp32WeightsMeetAHalfAndZeros) {
+  const Case c = directed_case(model("qwen3-30b-a3b"), "extreme_fp32_constants");
+  const RouterInputs inputs = materialize(c);
+  EXPECT_EQ(std::count_if(inputs.gate_weight_fp32.begin(), inputs.gate_weight_fp32.end(),
+                          [](float x) { return std::isinf(x); }),
+            2);
+  EXPECT_TRUE(std::isnan(logits_of(c, inputs, 1).front()));
+  EXPECT_EQ(logits_of(c, inputs, 2).front(), std::numeric_limits<float>::infinity());
+}
+
+TEST(ConstantHazard, BiasesAndScalesAreSubnormal) {
+  const Case linear = directed_case(model("gpt-oss-20b"), "subnormal_bf16_constants");
+  const RouterInputs inputs = materialize(linear);
+  EXPECT_EQ(subnormals(inputs.linear_bias), 32);
+  EXPECT_EQ(subnormals(logits_of(linear, inputs, 1)), 32);
+  EXPECT_EQ(
+      subnormals(materialize(directed_case(model("gemma-4-26b-a4b"), "subnormal_bf16_constants")).per_expert_scale),
+      64);
+}
+
+TEST(ConstantHazard, ASubnormalBiasRanksAndANanHidesTheBest) {
+  const Case c = directed_case(model("glm-5.3-flash"), "bias_of_zero_scores");
+  ASSERT_EQ(c.description.stage, Stage::kFromLogits);
+  for (const RowAnswer& answer : route(c)) {
+    EXPECT_EQ(std::count(answer.ids.begin(), answer.ids.end(), 144), 0) << "the only score that is not 0";
+    for (const std::int32_t id : answer.ids) {
+      EXPECT_EQ(std::fpclassify(answer.keys[static_cast<std::size_t>(id)]), FP_SUBNORMAL) << id;
+    }
+    EXPECT_NE(answer.ids.front(), 0) << "as if all keys were 0";
+  }
 }
 
 TEST(OddShapes, EdgesOfEveryDimensionAreDrawnAndValid) {
