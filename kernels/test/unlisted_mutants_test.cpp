@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <set>
 #include <string>
@@ -334,10 +335,11 @@ TEST(UnlistedMutants, EachChangesSomeByteOfItsExample) {
       shown.insert(example.mutant);
     }
   }
-  // No mutant from U10 on is left out.
+  // No mutant from U10 on is left out, but for U100 to U125: they need many rows or several calls, as the command
+  // `mutants` makes them.
   for (const mutants::Mutant& mutant : mutants::all_mutants()) {
-    const bool unlisted = mutant.id[0] == 'U' && mutant.id[1] != '0';
-    EXPECT_EQ(shown.contains(mutant.name), unlisted) << mutant.name;
+    const int number = mutant.id[0] == 'U' ? std::atoi(mutant.id + 1) : 0;
+    EXPECT_EQ(shown.contains(mutant.name), number >= 10 && (number < 100 || number > 125)) << mutant.name;
   }
 }
 
