@@ -137,8 +137,10 @@ TEST(LocalRouterRuns, EveryWrongCallIsRefusedByTheCpuRouterBeforeItWrites) {
     const auto misuse = static_cast<Misuse>(i);
     if (misuse == Misuse::kTooManyTokens) continue;  // it has no limit
     const bool of_table = misuse == Misuse::kAbsentTokenIds || misuse == Misuse::kTokenIdsDtype ||
-                          misuse == Misuse::kTableId || misuse == Misuse::kTableRepeat;
-    const SmallCase small = of_table ? table_case() : small_case(2);
+                          misuse == Misuse::kTokenIdsColumns || misuse == Misuse::kTableId ||
+                          misuse == Misuse::kTableRepeat;
+    SmallCase small = of_table ? table_case() : small_case(2);
+    if (misuse == Misuse::kRowClassDtype || misuse == Misuse::kRowClassColumns) small.inputs.row_class = {0, 0};
     RunRequest request = all_rows(small);
     ASSERT_EQ(run_once(*router, small, request).status, Status::kOk);
     request.misuse = misuse;
