@@ -97,7 +97,11 @@ const char* problem_of(const samebits_router& router, const samebits_inputs& inp
   if (!has_shape(outputs.topk_ids, rows, router.columns())) return "topk_ids: the shape is wrong";
   if (!has_shape(outputs.topk_weights, rows, router.columns())) return "topk_weights: the shape is wrong";
   const bool hash = router.spec.selection_method == SAMEBITS_SELECT_HASH_TABLE;
-  if (hash && (inputs.token_ids.data == nullptr || !is_integer(inputs.token_ids.dtype))) return "token_ids are needed";
+  if (hash && (!is_integer(inputs.token_ids.dtype) || !has_shape(inputs.token_ids, 1, rows)))
+    return "token_ids must be [1, num_tokens] INT32 or INT64";
+  const bool classes = !router.selection_bias.empty() && inputs.row_class.data != nullptr;
+  if (classes && (inputs.row_class.dtype != SAMEBITS_INT32 || !has_shape(inputs.row_class, 1, rows)))
+    return "row_class must be [1, num_tokens] INT32";
   return "";
 }
 
