@@ -287,7 +287,7 @@ cudaError_t launch(const RouterView& router, const CallView& call, cudaStream_t 
 }
 
 // How long a tile shape takes, in microseconds, by rates measured on an H200. A block of 64 columns takes as long as
-// its operands need into a multiprocessor (126 KB/us) or from the L2 cache into all (12 GB/s), or its products (690
+// its operands need into a multiprocessor (126 KB/us) or from the L2 cache into all (12 TB/s), or its products (690
 // TFLOP/s), and no less than an experiment showed; a chunk no less than its exchange (18 KB/us); launch and ends
 // are 3.2 us.
 template <class Tile>
