@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <string_view>
 
 #include "harness/backend/abi_adapter.h"
@@ -109,24 +110,26 @@ AbiTable load_table(const std::filesystem::path& library, const CallWatch& watch
 }
 
 samebits_info describe(const AbiTable& table) {
-  // A router built against a longer struct must not write past the size that it was given.
-  struct {
+  // A router built against a longer struct must not write past the size that it was given; and what it wrote there
+  // must not reach this program's own data.
+  struct Buffer {
     samebits_info info;
-    std::array<unsigned char, 256> guard;
-  } buffer{};
+    std::array<unsigned char, 65536> guard;
+  };
+  const auto buffer = std::make_unique<Buffer>();
   constexpr unsigned char kGuard = 0xa5;
-  buffer.guard.fill(kGuard);
-  buffer.info.struct_size = sizeof(samebits_info);
-  const samebits_status status = table.describe(&buffer.info);
+  buffer->guard.fill(kGuard);
+  buffer->info.struct_size = sizeof(samebits_info);
+  const samebits_status status = table.describe(&buffer->info);
   if (status != SAMEBITS_OK) throw AbiError("samebits_describe returned " + status_text(status));
-  if (std::any_of(buffer.guard.begin(), buffer.guard.end(), [](unsigned char byte) { return byte != kGuard; })) {
+  if (std::any_of(buffer->guard.begin(), buffer->guard.end(), [](unsigned char byte) { return byte != kGuard; })) {
     throw AbiError(fmt::format("samebits_describe wrote past the struct_size of {} bytes that it was given",
                                sizeof(samebits_info)));
   }
-  if (const std::string problem = problem_of(buffer.info); !problem.empty()) {
+  if (const std::string problem = problem_of(buffer->info); !problem.empty()) {
     throw AbiError("samebits_describe: " + problem);
   }
-  return buffer.info;
+  return buffer->info;
 }
 
 std::string problem_of(const samebits_info& info) {

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -288,7 +289,13 @@ TEST(AbiTable, ADescriptionThatMakesNoSenseIsNamed) {
   EXPECT_EQ(problem([](samebits_info& i) { i.returns_logits = 2; }), "returns_logits is 2; allowed are 0 to 1");
   EXPECT_EQ(problem([](samebits_info& i) { i.returns_bookkeeping = 2; }),
             "returns_bookkeeping is 2; allowed are 0 to 1");
-  EXPECT_NE(problem([](samebits_info& i) { i.max_tokens = -1; }), "");
+  EXPECT_EQ(problem([](samebits_info& i) { std::memset(i.name, 'n', sizeof(i.name)); }),
+            "name has no terminating zero in its 64 bytes");
+  for (const auto limit : {&samebits_info::max_experts, &samebits_info::max_top_k, &samebits_info::max_hidden_size}) {
+    EXPECT_THAT(problem([=](samebits_info& i) { i.*limit = -7; }), testing::HasSubstr(" -7"));
+  }
+  EXPECT_THAT(problem([](samebits_info& i) { i.max_tokens = INT64_MIN; }),
+              testing::HasSubstr("a limit is negative (max_experts 0, "));
 }
 
 }  // namespace

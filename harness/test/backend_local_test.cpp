@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "harness/backend/abi_adapter.h"
 #include "harness/backend/backend.h"
@@ -211,7 +212,11 @@ TEST(AbiTable, BadPlugInsAreNamed) {
   EXPECT_EQ(load_error("no_memory_kind"),
             "samebits_describe: memory_kinds is 0x0; allowed are 1 (host), 2 (device) and 3 (both)");
   EXPECT_THAT(load_error("wrong_struct_size"), HasSubstr("samebits_describe: struct_size is 12; version 1 of the ABI"));
-  EXPECT_THAT(load_error("info_overrun"), HasSubstr("samebits_describe wrote past the struct_size"));
+  EXPECT_EQ(load_error("huge_struct_size"), "samebits_describe: struct_size is 4294967295; version 1 of the ABI has " +
+                                                std::to_string(sizeof(samebits_info)));
+  for (const char* fault : {"info_overrun", "long_info"}) {
+    EXPECT_THAT(load_error(fault), HasSubstr("samebits_describe wrote past the struct_size")) << fault;
+  }
   EXPECT_EQ(load_error("describe_fails"), "samebits_describe returned internal error (5)");
 #ifndef SAMEBITS_HAVE_CUDA
   EXPECT_THAT(load_error("device_only"), HasSubstr("works in device memory only, and this program was built without"));

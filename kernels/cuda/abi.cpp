@@ -42,7 +42,10 @@ uint32_t samebits_abi_version(void) {
 }
 
 samebits_status samebits_describe(samebits_info* info) {
-  if (info == nullptr || info->struct_size < samebits::kLeastInfoSize) return SAMEBITS_INVALID_ARGUMENT;
+  if (info == nullptr || info->struct_size < samebits::kLeastInfoSize ||
+      info->struct_size > samebits::kMostStructSize) {
+    return SAMEBITS_INVALID_ARGUMENT;
+  }
   samebits_info known{};
   known.struct_size = info->struct_size;
   known.abi_version = SAMEBITS_ABI_VERSION;

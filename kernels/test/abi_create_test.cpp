@@ -41,6 +41,8 @@ const BadSpec kBadSpecs[] = {
     {SAMEBITS_INVALID_ARGUMENT, "selection_bias_dtype",
      [](auto& s) { s.score_stage = SAMEBITS_SCORE_AFTER_TOPK, s.rank_by = SAMEBITS_RANK_BY_LOGIT; }},
     {SAMEBITS_INVALID_ARGUMENT, "struct_size: found 0", [](auto& s) { s.struct_size = 0; }},
+    {SAMEBITS_INVALID_ARGUMENT, "struct_size: found 4294967295; set it to sizeof of the struct",
+     [](auto& s) { s.struct_size = 0xffffffffu; }},
     {SAMEBITS_INVALID_ARGUMENT, "group_score: found 1 (max), allowed 0 (none) with n_group 1",
      [](auto& s) { s.group_score = SAMEBITS_GROUP_SCORE_MAX; }},
     {SAMEBITS_INVALID_ARGUMENT, "zero_experts: found 2, allowed 0 with n_group > 1",

@@ -202,8 +202,9 @@ TEST(Abi, NewerCallersMaySetNothingUnknown) {
   EXPECT_NE(std::string(reason).find("beyond"), std::string::npos) << reason;
 }
 
-TEST(Abi, DescribeCutsNoField) {
-  for (const std::uint32_t size : {0u, 8u, 20u, static_cast<std::uint32_t>(sizeof(samebits_info)) - 1u}) {
+TEST(Abi, DescribeCutsNoFieldAndWritesToNoSizeThatNobodySet) {
+  for (const std::uint32_t size :
+       {0u, 8u, 20u, static_cast<std::uint32_t>(sizeof(samebits_info)) - 1u, 65537u, 0xffffffffu}) {
     samebits_info info;
     std::memset(&info, 0xff, sizeof(info));
     info.struct_size = size;

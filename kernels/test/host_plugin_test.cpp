@@ -208,6 +208,7 @@ TEST(HostPlugin, SpecsThatAreNoneAreRefused) {
   };
   const Wrong wrong[] = {
       {"spec.struct_size: found 0", [](auto& s) { s.struct_size = 0; }},
+      {"spec.struct_size: found 4294967295", [](auto& s) { s.struct_size = 0xffffffffu; }},
       {"routed_scaling_factor: found nan, allowed finite", [](auto& s) { s.routed_scaling_factor = std::nanf(""); }},
       {"routed_scaling_factor: found inf",
        [](auto& s) { s.routed_scaling_factor = std::numeric_limits<float>::infinity(); }},

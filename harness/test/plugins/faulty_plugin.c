@@ -84,6 +84,10 @@ samebits_status samebits_describe(samebits_info* info) {
   info->memory_kinds = 0;
 #elif defined(FAULT_WRONG_STRUCT_SIZE)
   info->struct_size = 12;
+#elif defined(FAULT_HUGE_STRUCT_SIZE)
+  info->struct_size = 0xffffffffu;
+#elif defined(FAULT_LONG_INFO)
+  memset((char*)info + size, 0, 30000);
 #elif defined(FAULT_INFO_OVERRUN)
   ((char*)info)[size] = 0;
 #elif defined(FAULT_DESCRIBE_FAILS)

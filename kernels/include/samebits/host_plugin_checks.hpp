@@ -68,7 +68,8 @@ std::string read_struct(const char* name, const Struct* from, Struct& to) {
   to = Struct{};
   if (from == nullptr) return std::string(name) + " is null";
   const std::size_t size = from->struct_size;
-  if (size < 2 * sizeof(std::uint32_t)) {
+  const std::size_t most = 65536;  // beyond it nobody has set the field: as far as that nothing may be read
+  if (size < 2 * sizeof(std::uint32_t) || size > most) {
     return std::string(name) + ".struct_size: found " + std::to_string(size) + "; set it to sizeof of the struct, " +
            std::to_string(sizeof(Struct));
   }

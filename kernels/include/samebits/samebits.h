@@ -1,8 +1,9 @@
 /* The C ABI of a Mixture-of-Experts router, for engines that call one and for plug-ins that provide one.
  *
  * Plain C99, no dependencies. Every struct that crosses the boundary starts with its size; a reader treats fields
- * beyond that size as zero, so that fields can be added at the end. All functions return a samebits_status unless said
- * otherwise; the text of the last failure is in samebits_last_error (or in the reason buffer of samebits_supports).
+ * beyond that size as zero, so that fields can be added at the end; a size above 65,536 is refused. All functions
+ * return a samebits_status unless said otherwise; the text of the last failure is in samebits_last_error (or in the
+ * reason buffer of samebits_supports).
  *
  * A router is immutable after creation and may be used from any thread and stream; a workspace serves one call (one
  * stream) at a time. No function allocates, synchronises or reads device memory on the host during samebits_route.
