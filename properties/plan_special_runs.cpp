@@ -3,6 +3,7 @@
 // routers and wrong calls of a case are some of those that there are, chosen by its key; the directed cases together
 // meet all.
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -17,6 +18,8 @@ constexpr std::int64_t kFewRows = 17;
 constexpr std::int64_t kDerivedRows = 8;
 // Of a router whose rows depend on each other only the same rows can be compared: those of main, where they are few.
 constexpr std::int64_t kMostSharedRows = 64;
+// Products a row: below, hundreds of calls of one row are a matter of milliseconds.
+constexpr std::int64_t kSmallGate = 1 << 17;
 constexpr int kDerivedRouters = 2, kWrongCalls = 3, kWrongCreations = 1;
 
 class SpecialRuns {
@@ -36,6 +39,7 @@ class SpecialRuns {
       add_bare();
       if (invariant_) add_layouts();
       add_histories();
+      add_many_calls();
       if (claims_.device_memory) add_late_inputs();
     }
     add_wrong_calls();
@@ -114,6 +118,21 @@ class SpecialRuns {
     plan_.push_back(std::move(again));
     if (invariant_) plan_.push_back(std::move(one));
     if (claims_.device_memory) plan_.push_back(std::move(replayed));
+  }
+
+  // In every eighth case: a call as long as the run, hundreds of one row, and the run. Where a count or an epoch has
+  // come round since, what the first left in the workspace looks as if it were of today.
+  void add_many_calls() {
+    constexpr std::int32_t kShorts[] = {255, 254, 256, 300, 127, 126};
+    constexpr std::uint64_t kEvery = 8, kFirst = 5;
+    const std::uint64_t index = c_.description.index;
+    if (index % kEvery != kFirst) return;
+    RunRequest run = few_rows("history/many_calls");
+    EarlierCall one{{0}, {}, std::nullopt};
+    one.times = kShorts[index / kEvery % std::size(kShorts)];
+    one.given_logits = full_stage_ && oracle::hidden_size(c_.spec) * oracle::gate_rows(c_.spec) > kSmallGate;
+    run.earlier = {loud(run, std::nullopt), std::move(one)};
+    plan_.push_back(std::move(run));
   }
 
   void add_late_inputs() {

@@ -29,11 +29,12 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
-// A call made before the run itself, on the same workspace; its outputs are dropped.
+// Calls made before the run itself, on the same workspace; their outputs are dropped.
 struct EarlierCall {
   std::vector<std::int64_t> rows;
   std::vector<RowReplacement> replace;
   std::optional<std::int32_t> num_valid_rows;
+  std::int32_t times = 1;     // in a row; kDirect alone makes more than one
   bool given_logits = false;  // samebits_route_from_logits, with values of its own; where the run has hidden states
 };
 

@@ -271,8 +271,11 @@ samebits_status LocalRouter::make_calls(const RunRequest& request, std::deque<Ca
       break;
   }
   samebits_status status = SAMEBITS_OK;
-  for (CallBuffers& call : calls) {
-    if (status == SAMEBITS_OK) status = call_route(router_, call, workspace, nullptr, true);
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const std::int32_t times = i < request.earlier.size() ? request.earlier[i].times : 1;
+    for (std::int32_t made = 0; made < times && status == SAMEBITS_OK; ++made) {
+      status = call_route(router_, calls[i], workspace, nullptr, true);
+    }
   }
   return status;
 }

@@ -142,7 +142,7 @@ void fields(Archive& archive, oracle::RouterInputs& x) {
 
 template <class Archive>
 void fields(Archive& archive, properties::EarlierCall& x) {
-  archive(x.rows, x.replace, x.num_valid_rows, x.given_logits);
+  archive(x.rows, x.replace, x.num_valid_rows, x.times, x.given_logits);
 }
 
 template <class Archive>

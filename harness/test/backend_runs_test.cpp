@@ -96,6 +96,8 @@ TEST(LocalRouterRuns, TheWorkspaceIsKeptFromCallToCallAndNewInEveryRun) {
   const RunResult third = run_once(*counter, small, request);
   EXPECT_THAT(third.outputs.topk_weights, Each(3.0f));
   EXPECT_EQ(third.outputs.num_tokens, 3);
+  request.earlier[1].times = 256;
+  EXPECT_THAT(run_once(*counter, small, request).outputs.topk_weights, Each(258.0f));
   request.earlier.clear();
   EXPECT_THAT(run_once(*counter, small, request).outputs.topk_weights, Each(1.0f));
 }

@@ -1,7 +1,9 @@
 // A call that depends on the calls before it, or on other routers.
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "kernels/cpu/router.h"
@@ -37,6 +39,35 @@ samebits_status second_call_of_many_rows(RouteCall& call) {
 
 samebits_status fifth_call(RouteCall& call) {
   return spoil_first_row(call, ++counters_of(call).calls > 4);
+}
+
+samebits_status call_256(RouteCall& call) {
+  return spoil_first_row(call, static_cast<std::uint8_t>(++counters_of(call).calls) == 0);
+}
+
+// The weights that the first slots had last, marked with the epoch of their call.
+struct Handover {
+  std::uint8_t epoch, marks[63];
+  float weights[63];
+  std::int32_t unused;
+};
+
+std::size_t handover_bytes(const samebits_router&) {
+  return sizeof(Handover);
+}
+
+samebits_status epoch_of_8_bits(RouteCall& call) {
+  const samebits_status status = call.run();
+  if (status != SAMEBITS_OK || call.outputs.topk_weights.dtype != SAMEBITS_FP32) return status;
+  Handover& handover = *static_cast<Handover*>(call.kept);
+  ++handover.epoch;
+  for (std::int64_t row = 0; row < std::min<std::int64_t>(call.valid_rows(), std::size(handover.marks)); ++row) {
+    float& weight = static_cast<float*>(call.outputs.topk_weights.data)[row * call.outputs.topk_weights.row_stride];
+    if (handover.marks[row] == handover.epoch) weight = handover.weights[row];
+    handover.marks[row] = handover.epoch;
+    handover.weights[row] = weight;
+  }
+  return status;
 }
 
 samebits_status both_ways_on_a_workspace(RouteCall& call) {
@@ -127,6 +158,22 @@ std::vector<Mutant> unlisted_history_mutants() {
        {"glm-5.3-flash"},
        good,
        around_only_router()},
+      {"U126",
+       "call_256",
+       "the 256th call on a workspace is wrong, and none before it",
+       "history",
+       "",
+       {"glm-5.3-flash"},
+       good,
+       around_route_keeping<call_256, counter_bytes, true>()},
+      {"U127",
+       "epoch_of_8_bits",
+       "after 256 calls what a row left in the workspace is taken for what it wrote now",
+       "history",
+       "",
+       {"glm-5.3-flash"},
+       good,
+       around_route_keeping<epoch_of_8_bits, handover_bytes, true>()},
   };
 }
 

@@ -16,8 +16,8 @@ std::string description(const Run& run) {
   if (request.other_router == OtherRouter::kBeside) return " while another router lives, which was called before";
   std::string calls;
   for (const EarlierCall& call : request.earlier) {
-    calls +=
-        (calls.empty() ? "" : ", ") + std::to_string(call.rows.size()) + (call.given_logits ? " (given logits)" : "");
+    calls += (calls.empty() ? "" : ", ") + (call.times > 1 ? std::to_string(call.times) + " times " : "") +
+             std::to_string(call.rows.size()) + (call.given_logits ? " (given logits)" : "");
   }
   return " on a workspace that served calls of " + calls + " rows before";
 }
@@ -44,7 +44,10 @@ constinit const Law kHistory = {
         "ROCm/aiter#3773 (a replay keeps what the host read at capture), deepseek-ai/DeepGEMM#451",
     .hazards =
         "many rows of NaN, then one row, then the call; one row after many; half of the rows valid in between; five "
-        "or more calls of up to 300 rows, one of them with given logits; a router of other weights and scales; another "
+        "or more calls of up to 300 rows, one of them with given logits; in every eighth case some 256 calls of one "
+        "row between "
+        "two longer ones, where counters and epochs of 7 and 8 bits wrap; a router of other weights and scales; "
+        "another "
         "filling of the workspace before its preparation; on a device two graphs in turn, captured with other inputs",
     .min_relevant = 8,
     .not_applicable = not_applicable,

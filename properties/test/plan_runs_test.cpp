@@ -222,6 +222,30 @@ TEST(PlanRuns, HistoriesOfManyRowsAndOtherRouters) {
   }
 }
 
+// So that the first three of them, in any 24 cases, make the run the call number 256, 257 and 258, and 255, 256 and 257
+// calls after one of as many rows.
+TEST(PlanRuns, EveryEighthCaseMakesHundredsOfCalls) {
+  std::vector<std::int32_t> shorts;
+  for (std::uint64_t index = 0; index < 24; ++index) {
+    for (const bool invariant : {true, false}) {
+      Case c = small_case(small_spec(), 9);
+      c.description.index = index;
+      Claims claims = contract_claims();
+      if (!invariant) claims.determinism = Determinism::kRunToRun;
+      const auto plan = plan_runs(c, claims);
+      const RunRequest* many = find(plan, "history/many_calls");
+      ASSERT_EQ(many != nullptr, index % 8 == 5) << index;
+      if (many == nullptr) continue;
+      EXPECT_EQ(many->rows, plan.front().rows);
+      ASSERT_EQ(many->earlier.size(), 2u);
+      EXPECT_EQ(many->earlier[0].rows, many->rows);
+      EXPECT_THAT(many->earlier[1].rows, testing::ElementsAre(0));
+      if (invariant) shorts.push_back(many->earlier[1].times);
+    }
+  }
+  EXPECT_THAT(shorts, testing::UnorderedElementsAre(254, 255, 256));
+}
+
 TEST(PlanRuns, BareWantsIdsAndWeightsAlone) {
   const auto plan = plan_runs(small_case(small_spec(), 9), contract_claims());
   const RunRequest* bare = find(plan, "bare");
