@@ -102,8 +102,23 @@ __global__ void fold_sums_kernel(const float* sums, std::int32_t num_sums, std::
   }
 }
 
+struct Multiprocessors {
+  std::uint32_t ids[kLeftMultiprocessors];
+};
+
+__device__ std::uint32_t own_multiprocessor() {
+  std::uint32_t id;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(id));
+  return id;
+}
+
+__global__ void find_cluster_kernel(Multiprocessors* found) {
+  found->ids[blockIdx.x] = own_multiprocessor();
+}
+
+// One block a multiprocessor: the first ones to run on those that are left stay until all have their place.
 __global__ void hold_multiprocessors_kernel(std::int32_t* started, const volatile std::int32_t* release,
-                                            std::int32_t* ended) {
+                                            std::int32_t* ended, const __grid_constant__ Multiprocessors left) {
   const auto now = [] {
     unsigned long long nanoseconds;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(nanoseconds));
@@ -111,9 +126,36 @@ __global__ void hold_multiprocessors_kernel(std::int32_t* started, const volatil
   };
   const unsigned long long begin = now();
   atomicAdd_system(started, 1);
-  while (*release == 0 && now() - begin < kHoldNanoseconds) {
+  bool leaves = false;  // this block
+  for (const std::uint32_t id : left.ids) leaves = leaves || id == own_multiprocessor();
+  const auto ends = [&] {
+    return *release != 0 || now() - begin >= kHoldNanoseconds ||
+           (leaves && *const_cast<const volatile std::int32_t*>(started) == static_cast<std::int32_t>(gridDim.x));
+  };
+  while (!ends()) {
   }
-  atomicAdd_system(ended, 1);
+  if (!leaves) atomicAdd_system(ended, 1);
+}
+
+Multiprocessors multiprocessors_of_a_cluster(int shared_bytes, cudaStream_t stream) {
+  const DeviceArray<Multiprocessors> found(1);
+  cudaLaunchConfig_t config{};
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {kLeftMultiprocessors, 1, 1};
+  config.gridDim = dim3(kLeftMultiprocessors);
+  config.blockDim = dim3(1);
+  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);  // a multiprocessor each
+  config.stream = stream;
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  check(cudaFuncSetAttribute(find_cluster_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
+        "cudaFuncSetAttribute");
+  check(cudaLaunchKernelEx(&config, find_cluster_kernel, found.data()), "find_cluster");
+  Multiprocessors ids{};
+  check(cudaMemcpyAsync(&ids, found.data(), sizeof(ids), cudaMemcpyDeviceToHost, stream), "copy");
+  check(cudaStreamSynchronize(stream), "find_cluster");
+  return ids;
 }
 
 }  // namespace
@@ -155,16 +197,17 @@ void fold_sums(const float* sums, std::int32_t num_sums, std::int64_t num_rows, 
   check_launch("fold_sums");
 }
 
-void hold_multiprocessors(int num_blocks, std::int32_t* started, const std::int32_t* release, std::int32_t* ended,
-                          cudaStream_t stream) {
+void hold_multiprocessors(int num_multiprocessors, std::int32_t* started, const std::int32_t* release,
+                          std::int32_t* ended, cudaStream_t stream) {
   int device = 0, shared_bytes = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
   check(cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
         "cudaDeviceGetAttribute");
   check(cudaFuncSetAttribute(hold_multiprocessors_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
         "cudaFuncSetAttribute");
-  hold_multiprocessors_kernel<<<static_cast<unsigned>(num_blocks), 1, static_cast<std::size_t>(shared_bytes), stream>>>(
-      started, release, ended);
+  const Multiprocessors left = multiprocessors_of_a_cluster(shared_bytes, stream);
+  hold_multiprocessors_kernel<<<static_cast<unsigned>(num_multiprocessors), 1, static_cast<std::size_t>(shared_bytes),
+                                stream>>>(started, release, ended, left);
   check_launch("hold_multiprocessors");
 }
 

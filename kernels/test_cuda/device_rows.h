@@ -41,9 +41,12 @@ void make_rows(std::uint64_t seed, std::int64_t first, std::int64_t num_rows, st
 void fold_sums(const float* sums, std::int32_t num_sums, std::int64_t num_rows, std::int64_t width, float* folded,
                cudaStream_t stream);
 
-// Takes all the shared memory of `num_blocks` multiprocessors until *release is not 0, 30 seconds at most. Each block
-// adds 1 to *started when it runs and 1 to *ended when it ends. The three lie in mapped host memory.
-void hold_multiprocessors(int num_blocks, std::int32_t* started, const std::int32_t* release, std::int32_t* ended,
-                          cudaStream_t stream);
+// Takes all the shared memory of the `num_multiprocessors` of the device, but of kLeftMultiprocessors on which a
+// cluster of thread blocks can run, until *release is not 0, 30 seconds at most. Each block adds 1 to *started when it
+// runs, and each that holds adds 1 to *ended when it ends. The three lie in mapped host memory. Synchronises the stream
+// first.
+constexpr int kLeftMultiprocessors = 4;
+void hold_multiprocessors(int num_multiprocessors, std::int32_t* started, const std::int32_t* release,
+                          std::int32_t* ended, cudaStream_t stream);
 
 }  // namespace samebits::cuda::test

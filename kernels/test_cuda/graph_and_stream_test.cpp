@@ -159,9 +159,10 @@ class Lane {
 class TwoStreams : public DeviceTest {};
 
 // The third kernel takes the shared memory of all multiprocessors but four until both routers have finished: a router
-// whose blocks waited for each other would not finish.
+// whose blocks waited for blocks that cannot run beside them would not finish. The four have room for a cluster, which
+// starts as a whole.
 TEST_F(TwoStreams, FinishBesideAKernelThatHoldsTheDevice) {
-  constexpr int kRepeats = 20, kLeft = 4;
+  constexpr int kRepeats = 20;
   const PoolOfRows glm(glm_spec(), 5), small(cpu::test::sigmoid_bias_spec(40, 160, 6), 6);
   Lane first(glm, 100), second(small, 200);
   const Stream holder;
@@ -170,30 +171,30 @@ TEST_F(TwoStreams, FinishBesideAKernelThatHoldsTheDevice) {
   int device = 0, multiprocessors = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
   check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
-  const int blocks = std::max(1, multiprocessors - kLeft);
+  const int held = multiprocessors - kLeftMultiprocessors;
 
   // Once without the third kernel: kernels are loaded at their first launch, which may wait for the device.
   flags[1] = 1;
-  hold_multiprocessors(blocks, flags.at(0), flags.at(1), flags.at(2), holder.get());
+  hold_multiprocessors(multiprocessors, flags.at(0), flags.at(1), flags.at(2), holder.get());
   first.route(1);
   second.route(1);
   check(cudaDeviceSynchronize(), "warm-up");
   for (const std::size_t flag : {0, 1, 2}) flags[flag] = 0;
 
-  hold_multiprocessors(blocks, flags.at(0), flags.at(1), flags.at(2), holder.get());
-  EXPECT_TRUE(wait_until([&] { return flags[0] == blocks; })) << flags[0] << " of " << blocks << " blocks started";
+  hold_multiprocessors(multiprocessors, flags.at(0), flags.at(1), flags.at(2), holder.get());
+  EXPECT_TRUE(wait_until([&] { return flags[0] == multiprocessors; })) << flags[0] << " blocks started";
   first.route(kRepeats);
   second.route(kRepeats);
   EXPECT_TRUE(wait_until([&] { return first.finished() && second.finished(); })) << "the routers did not finish";
   EXPECT_EQ(flags[2], 0) << "blocks of the third kernel ended before the routers";
   flags[1] = 1;
   check(cudaDeviceSynchronize(), "two streams");
-  EXPECT_EQ(flags[2], blocks);
+  EXPECT_EQ(flags[2], held);
   first.compare(mismatches);
   second.compare(mismatches);
   check(cudaDeviceSynchronize(), "comparison");
   EXPECT_EQ(mismatches.read(), 0u);
-  std::printf("  two routers of %d x 6 calls each, %d of %d multiprocessors held\n", kRepeats, blocks, multiprocessors);
+  std::printf("  two routers of %d x 6 calls each, %d of %d multiprocessors held\n", kRepeats, held, multiprocessors);
 }
 
 }  // namespace
