@@ -204,19 +204,21 @@ std::int32_t* CallBuffers::add_integers(const char* name, std::int64_t elements,
   return static_cast<std::int32_t*>(buffer.data());
 }
 
+void CallBuffers::add_to(std::vector<GuardedBuffer*>& buffers) {
+  for (std::deque<GuardedBuffer>* all : {&written_, &read_only_}) {
+    for (GuardedBuffer& buffer : *all) buffers.push_back(&buffer);
+  }
+}
+
 void CallBuffers::inspect(properties::RunResult& result) {
   const auto note = [&result](bool& intact, const std::string& damage) {
     if (damage.empty()) return;
     intact = false;
     if (result.damage.empty()) result.damage = damage;
   };
-  for (GuardedBuffer& buffer : written_) {
-    buffer.fetch();
-    note(result.guards_intact, buffer.guard_damage());
-  }
+  for (const GuardedBuffer& buffer : written_) note(result.guards_intact, buffer.guard_damage());
   for (const Output* output : {&ids_, &weights_, &logits_}) note(result.gaps_intact, gap_damage(*output));
-  for (GuardedBuffer& buffer : read_only_) {
-    buffer.fetch();
+  for (const GuardedBuffer& buffer : read_only_) {
     note(result.guards_intact, buffer.guard_damage());
     note(result.inputs_intact, buffer.content_damage());
   }

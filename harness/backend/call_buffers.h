@@ -50,7 +50,9 @@ class CallBuffers {
   bool fill_late(properties::InputTensor input, Stream& stream);
   void poison_outputs();
 
-  // After the call: reads everything back and notes the first damage.
+  // After the call: what `inspect` looks at, to be fetched.
+  void add_to(std::vector<GuardedBuffer*>& buffers);
+  // After that: notes the first damage.
   void inspect(properties::RunResult& result);
   // After inspect: what was written although nothing may have been; empty: nothing was.
   std::string written_output() const;

@@ -122,15 +122,19 @@ void GuardedBuffer::restore() {
   if (bytes_ > 0) memory_.copy_in(data(), content.data(), bytes_);
 }
 
-void GuardedBuffer::fetch() {
-  const std::size_t size = bytes_ + 2 * kGuardBytes;
-  if (const std::byte* whole = memory_.view(base_)) {
-    found_ = {whole, size};
-    return;
+void GuardedBuffer::fetch_all(Memory& memory, const std::vector<GuardedBuffer*>& buffers) {
+  std::vector<Memory::CopyOut> copies;
+  for (GuardedBuffer* buffer : buffers) {
+    const std::size_t size = buffer->bytes_ + 2 * kGuardBytes;
+    if (const std::byte* whole = memory.view(buffer->base_)) {
+      buffer->found_ = {whole, size};
+      continue;
+    }
+    buffer->fetched_.resize(size);
+    buffer->found_ = buffer->fetched_;
+    copies.push_back({buffer->fetched_.data(), buffer->base_, size});
   }
-  fetched_.resize(size);
-  memory_.copy_out(fetched_.data(), base_, size);
-  found_ = fetched_;
+  memory.copy_out(copies);
 }
 
 std::string GuardedBuffer::guard_damage() const {

@@ -36,7 +36,8 @@ class GuardedBuffer {
 
   // Brings the whole buffer as it is now; the functions below read it. Memory that this process can read is not
   // copied: nobody may write to it between this and them.
-  void fetch();
+  void fetch() { fetch_all(memory_, {this}); }
+  static void fetch_all(Memory& memory, const std::vector<GuardedBuffer*>& buffers);
   template <class T>
   std::vector<T> values() const {
     std::vector<T> result(bytes_ / sizeof(T));

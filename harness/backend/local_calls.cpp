@@ -325,8 +325,10 @@ void LocalRouter::route(const RunRequest& request, RunResult& result) {
   }
   const std::string failure = status == SAMEBITS_OK ? std::string() : failure_text(function, status, router_);
   memory_->synchronize();
+  std::vector<GuardedBuffer*> buffers = {&workspace};
+  for (CallBuffers& call : calls) call.add_to(buffers);
+  GuardedBuffer::fetch_all(*memory_, buffers);
   for (CallBuffers& call : calls) call.inspect(result);
-  workspace.fetch();
   if (const std::string damage = workspace.guard_damage(); !damage.empty()) {
     result.guards_intact = false;
     if (result.damage.empty()) result.damage = damage;

@@ -212,8 +212,10 @@ void LocalRouter::create(std::int32_t constants_gap) {
     throw RouterError(failure_text(Call::kCreate, status, nullptr), status);
   }
   if (router_ == nullptr) throw RouterError("samebits_create returned ok (0), but no router");
+  std::vector<GuardedBuffer*> constants_now;
+  for (GuardedBuffer& buffer : constants_) constants_now.push_back(&buffer);
+  GuardedBuffer::fetch_all(*memory_, constants_now);
   for (GuardedBuffer& buffer : constants_) {
-    buffer.fetch();
     for (const std::string& damage : {buffer.guard_damage(), buffer.content_damage()}) {
       if (!damage.empty()) throw RouterError("samebits_create changed its constants: " + damage);
     }

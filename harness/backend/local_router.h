@@ -80,6 +80,7 @@ class LocalRouter final : public RouterUnderTest {
 
 template <class Function>
 auto LocalRouter::call_router(Call function, Function call) const {
+  memory_->settle();
   const WatchedCall watched(watch_, function);
   try {
     return call();

@@ -14,7 +14,9 @@ class HostMemory final : public Memory {
   void* allocate(std::size_t bytes) override { return ::operator new(bytes, kAlignment); }
   void release(void* address) noexcept override { ::operator delete(address, kAlignment); }
   void copy_in(void* to, const void* from_host, std::size_t bytes) override { std::memcpy(to, from_host, bytes); }
-  void copy_out(void* to_host, const void* from, std::size_t bytes) override { std::memcpy(to_host, from, bytes); }
+  void copy_out(std::span<const CopyOut> copies) override {
+    for (const CopyOut& copy : copies) std::memcpy(copy.to_host, copy.from, copy.bytes);
+  }
   std::byte* view(void* address) override { return static_cast<std::byte*>(address); }
   void synchronize() override {}
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -38,14 +39,23 @@ class Stream {
 // Every function throws std::bad_alloc or DeviceFault.
 class Memory {
  public:
+  struct CopyOut {
+    void* to_host;
+    const void* from;
+    std::size_t bytes;
+  };
+
   virtual ~Memory() = default;
   virtual int kind() const = 0;                   // SAMEBITS_MEMORY_HOST or SAMEBITS_MEMORY_DEVICE
   virtual void* allocate(std::size_t bytes) = 0;  // aligned to 64 bytes at least; bytes > 0
   virtual void release(void* address) noexcept = 0;
+  // The bytes may arrive later, but before settle() or synchronize() returns.
   virtual void copy_in(void* to, const void* from_host, std::size_t bytes) = 0;
-  virtual void copy_out(void* to_host, const void* from, std::size_t bytes) = 0;
+  // All together: many small copies that are waited for one by one cost more than the calls of a small case.
+  virtual void copy_out(std::span<const CopyOut> copies) = 0;
   // The bytes at an allocated address where this process can read and write them itself; nullptr: only by copies.
   virtual std::byte* view(void*) { return nullptr; }
+  virtual void settle() {}                      // waits for what was copied in
   virtual void synchronize() = 0;               // waits for all work; reports what went wrong in it
   virtual Stream* stream() { return nullptr; }  // nullptr: host memory has none
   // A computation of our own after all work: empty, or what is wrong with its result or with the device.

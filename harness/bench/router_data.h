@@ -56,6 +56,7 @@ class BenchMemory {
   T* copy(const std::vector<T>& values) {
     T* to = allocate<T>(static_cast<std::int64_t>(values.size()));
     memory_.copy_in(to, values.data(), values.size() * sizeof(T));
+    memory_.settle();
     return to;
   }
   Memory& memory() { return memory_; }

@@ -20,7 +20,7 @@ class CopiedMemory final : public Memory {
   void* allocate(std::size_t bytes) override { return host_->allocate(bytes); }
   void release(void* address) noexcept override { host_->release(address); }
   void copy_in(void* to, const void* from_host, std::size_t bytes) override { host_->copy_in(to, from_host, bytes); }
-  void copy_out(void* to_host, const void* from, std::size_t bytes) override { host_->copy_out(to_host, from, bytes); }
+  void copy_out(std::span<const CopyOut> copies) override { host_->copy_out(copies); }
   void synchronize() override {}
 
  private:
