@@ -1,4 +1,5 @@
-// Hazards of constants: values that no distribution draws. Directed alone, each in specs that have room for it.
+// Hazards of constants: values that no distribution draws. Directed alone, each in specs that have room for it, but for
+// the last.
 #include <bit>
 
 #include "properties/generators/hazard_parts.h"
@@ -63,10 +64,22 @@ void bias_of_zero_scores(const RouterSpec& spec, const Draw&, CaseDescription& d
   plant(d, TensorId::kSelectionBias, -1, count / 2, kNaN);
 }
 
+// The bias of two experts that lead every row, and would lead with a bias of 0, is NaN.
+void nan_bias_of_leaders(const RouterSpec& spec, const Draw& draw, CaseDescription& d) {
+  const std::int64_t count = d.num_experts + d.zero_experts;
+  const auto first = static_cast<std::int64_t>(choose(draw, 16, 256)) % count;
+  bias(d, BiasFamily::kNormal, 0.0f, spec.score.func == oracle::ScoreFunc::kSoftmax ? 0.01f : 0.05f);
+  for (const std::int64_t e : {first, (first + count / 2) % count}) {
+    plant_logit(d, -1, e, 6.0f + static_cast<float>(e) / 1024.0f);
+    plant(d, TensorId::kSelectionBias, -1, e, choose(draw, 24, 2) == 0 ? kNaN : kNegativeNaN);
+  }
+}
+
 constexpr std::array kHazards = {
     Hazard{"extreme_fp32_constants", HazardStage::kFull, always, 5, 0, extreme_fp32_constants, 1},
     Hazard{"subnormal_bf16_constants", HazardStage::kFull, always, 4, 0, subnormal_bf16_constants, 2},
     Hazard{"bias_of_zero_scores", HazardStage::kLogits, bias_ranks_zero_scores, 3, 0, bias_of_zero_scores, 3},
+    Hazard{"nan_bias_of_leaders", HazardStage::kLogits, has_selection_bias, 0, 4, nan_bias_of_leaders},
 };
 
 }  // namespace

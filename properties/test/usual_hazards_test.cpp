@@ -140,6 +140,33 @@ TEST(UsualHazard, RowClassesAreKnownUnknownAndMatter) {
   EXPECT_EQ(answers.size(), 3u);
 }
 
+// Of random cases: both experts whose bias is NaN would be chosen with a bias of 0, and are not.
+TEST(UsualHazard, AnExpertThatWouldLeadHasANanForItsBias) {
+  for (const char* name : {"glm-5.3-flash", "ernie-4.5-300b-a47b"}) {
+    const std::vector<Case> cases = drawn(model(name), "nan_bias_of_leaders", 200);
+    ASSERT_GE(cases.size(), 3u) << name;
+    for (const Case& c : cases) {
+      if (c.description.stage != Stage::kFromLogits) continue;
+      const RouterInputs inputs = materialize(c);
+      RouterInputs zero = inputs;
+      std::vector<std::int32_t> hidden;
+      for (std::size_t e = 0; e < zero.selection_bias.size(); ++e) {
+        if (!std::isnan(zero.selection_bias[e])) continue;
+        hidden.push_back(static_cast<std::int32_t>(e));
+        zero.selection_bias[e] = 0.0f;
+      }
+      EXPECT_EQ(hidden.size(), 2u);
+      const auto logits = std::span(inputs.router_logits).first(static_cast<std::size_t>(inputs.gate_rows));
+      const auto without = oracle::route_row(c.spec, logits, oracle::row_constants(c.spec, zero, 0)).ids;
+      const auto with = oracle::route_row(c.spec, logits, oracle::row_constants(c.spec, inputs, 0)).ids;
+      for (const std::int32_t e : hidden) {
+        EXPECT_EQ(std::count(without.begin(), without.end(), e), 1) << name << " expert " << e;
+        EXPECT_EQ(std::count(with.begin(), with.end(), e), 0) << name << " expert " << e;
+      }
+    }
+  }
+}
+
 // A hazard whose tests name it nowhere has none.
 TEST(Hazard, EveryOneHasATest) {
   std::string tests;
