@@ -77,7 +77,9 @@ std::vector<RunRequest> plan_runs(const Case& c, const Claims& claims) {
 
   RunRequest like_main;
   like_main.poison = kPoisonA;
-  like_main.want_logits = claims.returns_logits && full_stage;
+  // Given logits that are wanted come out again: in one of four cases.
+  like_main.want_logits =
+      claims.returns_logits && (full_stage || Choices(description.data_key ^ 0x676976656e5f6f75u).below(4) == 0);
 
   std::vector<RunRequest> plan;
   const auto add = [&](std::string id, std::vector<std::int64_t> rows) -> RunRequest& {

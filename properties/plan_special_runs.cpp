@@ -231,7 +231,7 @@ class SpecialRuns {
       run.block_size = 0;
       const auto gives = [](Variation v) { return v == Variation::kGivenLogits || v == Variation::kRoundBiases; };
       const bool given = gives(variation) || gives(base_of(c_.spec, variation));
-      run.want_logits = run.want_logits && !given;
+      run.want_logits = run.want_logits && full_stage_ && !given;
       if (invariant_) {
         run.rows = first_rows(std::min(valid_, kDerivedRows));
         run.num_valid_rows.reset();

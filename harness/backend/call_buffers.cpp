@@ -90,7 +90,7 @@ CallBuffers::CallBuffers(Memory& memory, const samebits_router_spec& spec, const
   outputs_.topk_ids = add_matrix(ids_, "topk_ids", columns_, gap, layout_.ids_int64 ? SAMEBITS_INT64 : SAMEBITS_INT32);
   outputs_.topk_weights = add_matrix(weights_, "topk_weights", columns_, gap == 0 ? 0 : gap + 1,
                                      layout_.weights_bf16 ? SAMEBITS_BF16 : SAMEBITS_FP32);
-  if (request.want_logits && !from_logits_) {
+  if (request.want_logits) {
     outputs_.router_logits = add_matrix(logits_, "router_logits", gate_rows_, gap == 0 ? 0 : gap + 2, SAMEBITS_FP32);
   }
   if (request.want_bookkeeping) add_bookkeeping(tokens_ * columns_, request);

@@ -72,10 +72,13 @@ std::vector<ClaimVerdict> claim_verdicts(const Report& report) {
     verdicts.back().state = State::kRefuted;
     verdicts.back().by = "known_answer";
   }
-  if (verdicts.back().state == State::kVerified && report.shapes.hidden_size_max == 0) {
+  // Given logits come out as they went in: that says nothing of those that the router computes.
+  const auto ask_for_hidden_states = [&] {
+    if (verdicts.back().state != State::kVerified || report.shapes.hidden_size_max > 0) return;
     verdicts.back().state = State::kNotVerified;
     verdicts.back().by = "every case started from given logits";
-  }
+  };
+  ask_for_hidden_states();
   if (claims.determinism != Determinism::kNone) verdicts.push_back(judged(report, "run_to_run", {"run_to_run"}));
   if (claims.determinism == Determinism::kBatchInvariant) {
     verdicts.push_back(judged(report, "batch_invariant", {"batch_invariance"}));
@@ -91,7 +94,10 @@ std::vector<ClaimVerdict> claim_verdicts(const Report& report) {
   if (claims.output_order == properties::OutputOrder::kKeyDescThenIndex) {
     verdicts.push_back(judged(report, "order key_desc_then_index", {"order"}));
   }
-  if (claims.returns_logits) verdicts.push_back(judged(report, "returned logits", {"precision"}));
+  if (claims.returns_logits) {
+    verdicts.push_back(judged(report, "returned logits", {"precision"}));
+    ask_for_hidden_states();
+  }
   if (claims.returns_bookkeeping) verdicts.push_back(judged(report, "bookkeeping", {"bookkeeping"}));
   return verdicts;
 }

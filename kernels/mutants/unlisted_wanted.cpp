@@ -60,6 +60,22 @@ samebits_status token_ids_columns_unread(RouteCall& call) {
   return call.run();
 }
 
+samebits_status given_logits_not_returned(RouteCall& call) {
+  if (!call.has_hidden_states()) call.outputs.router_logits.data = nullptr;
+  return call.run();
+}
+
+samebits_status given_logits_through_bf16(RouteCall& call) {
+  const samebits_status status = call.run();
+  const samebits_tensor& logits = call.outputs.router_logits;
+  if (status != SAMEBITS_OK || call.has_hidden_states() || logits.data == nullptr) return status;
+  for (std::int64_t row = 0; row < call.valid_rows(); ++row) {
+    std::uint32_t* values = static_cast<std::uint32_t*>(logits.data) + row * logits.row_stride;
+    for (std::int64_t e = 0; e < logits.cols; ++e) values[e] &= 0xffff0000u;
+  }
+  return status;
+}
+
 samebits_status row_class_unchecked(RouteCall& call) {
   call.inputs.row_class.cols = call.inputs.num_tokens;
   call.inputs.row_class.dtype = SAMEBITS_INT32;
@@ -135,6 +151,22 @@ std::vector<Mutant> unlisted_wanted_mutants() {
        {"deepseek-v4.1-flash"},
        good,
        around_route<row_class_unchecked>()},
+      {"U128",
+       "given_logits_not_returned",
+       "given logits that are wanted are not written",
+       "buffers",
+       "",
+       {"glm-5.3-flash"},
+       good,
+       around_route<given_logits_not_returned>()},
+      {"U129",
+       "given_logits_through_bf16",
+       "given logits that are wanted lose the bits that bf16 has not",
+       "precision",
+       "",
+       {"glm-5.3-flash"},
+       good,
+       around_route<given_logits_through_bf16>()},
   };
 }
 

@@ -63,7 +63,7 @@ std::vector<RunRequest> exhaustive_runs(const SweepBatch& batch, const Claims& c
   main.id = "main";
   main.rows.resize(static_cast<std::size_t>(num_tokens));
   std::iota(main.rows.begin(), main.rows.end(), std::int64_t{0});
-  main.want_logits = claims.returns_logits;
+  main.want_logits = claims.returns_logits && batch.c.description.stage == Stage::kFull;
   main.want_bookkeeping = claims.returns_bookkeeping;
   if (main.want_bookkeeping) main.block_size = batch.block_sizes.empty() ? 16 : batch.block_sizes.front();
 

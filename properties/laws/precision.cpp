@@ -1,5 +1,8 @@
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "properties/explain_row.h"
 #include "properties/laws/laws.h"
@@ -46,17 +49,31 @@ std::optional<Violation> check_bounds(OracleAnswers& answers, std::int64_t row, 
   return std::nullopt;
 }
 
+// Given logits come out as they went in, whatever the claims; a NaN as any NaN where bits are not claimed.
+std::optional<Violation> check_given(const Evidence& evidence, std::int64_t row, std::span<const float> observed) {
+  constexpr float kNaN = std::bit_cast<float>(0x7fffffffu);
+  const std::span<const float> given = evidence.oracle.logits(row);
+  std::vector<float> expected(given.begin(), given.end());
+  for (std::size_t e = 0; e < expected.size(); ++e) {
+    if (!std::isnan(expected[e])) continue;
+    expected[e] = !evidence.claims.bit_exact() && std::isnan(observed[e]) ? observed[e] : kNaN;
+  }
+  const auto difference = first_difference({{}, {}, observed}, {{}, {}, expected});
+  if (!difference) return std::nullopt;
+  return violation_of(*difference, kPrecision.id, row, "of given logits ");
+}
+
 LawOutcome check(const Evidence& evidence) {
   LawOutcome outcome;
-  if (evidence.inputs.from_logits()) return outcome;
-  const bool exact = evidence.claims.bit_exact();
+  const bool exact = evidence.claims.bit_exact(), given = evidence.inputs.from_logits();
   for (const JudgedRow& judged : judged_rows(evidence)) {
     const std::span<const float> observed = judged.seen.logits;
-    if (observed.empty() || (!exact && !evidence.oracle.bounded(judged.row).judged)) continue;
+    if (observed.empty() || (!given && !exact && !evidence.oracle.bounded(judged.row).judged)) continue;
     outcome.relevant += judged.in_main() ? 1 : 0;
     if (outcome.violation) continue;
-    outcome.violation =
-        exact ? check_bits(evidence, judged.row, observed) : check_bounds(evidence.oracle, judged.row, observed);
+    outcome.violation = given   ? check_given(evidence, judged.row, observed)
+                        : exact ? check_bits(evidence, judged.row, observed)
+                                : check_bounds(evidence.oracle, judged.row, observed);
     if (outcome.violation) name_run(*outcome.violation, judged);
   }
   return outcome;
@@ -66,9 +83,14 @@ LawOutcome check(const Evidence& evidence) {
 
 constinit const Law kPrecision = {
     .id = "precision",
-    .statement = "returned logits have the bits of the declared contract, or lie within the declared error bound",
+    .statement =
+        "returned logits have the bits of the declared contract, or lie within the declared error bound; given ones "
+        "come "
+        "out as they went in",
     .source = "sgl-project/sglang#38695, sgl-project/sglang#34758, vllm-project/vllm#58076",
-    .hazards = "sums whose result depends on the order of additions, wide exponents, cancellation, prepared inputs",
+    .hazards =
+        "sums whose result depends on the order of additions, wide exponents, cancellation, prepared inputs; given "
+        "logits of every kind, NaN and -0 too",
     .min_relevant = 8,
     .not_applicable = not_applicable,
     .check = check,

@@ -135,7 +135,7 @@ RouterOutputs answer(const Case& c, const RouterInputs& inputs, const RunRequest
       const bool in_double = kind == FakeRouter::Kind::kDouble;
       if (!inputs.from_logits())
         logits = in_double ? plain_logits<double>(inputs, row) : plain_logits<float>(inputs, row);
-      if (kind == FakeRouter::Kind::kBf16Logits) {
+      if (kind == FakeRouter::Kind::kBf16Logits && !inputs.from_logits()) {
         for (float& x : logits) x = oracle::round_to_bf16(x);
       }
       in_double ? plain_route<double>(c.spec, logits, inputs, ids, weights)
@@ -143,7 +143,11 @@ RouterOutputs answer(const Case& c, const RouterInputs& inputs, const RunRequest
     }
     std::copy(ids.begin(), ids.end(), out.topk_ids.begin() + row * k);
     std::copy(weights.begin(), weights.end(), out.topk_weights.begin() + row * k);
-    if (request.want_logits) std::copy(logits.begin(), logits.end(), out.router_logits.begin() + row * num_experts);
+    if (!request.want_logits) continue;
+    for (std::int64_t e = 0; e < num_experts; ++e) {
+      const float x = logits[at(e)];
+      out.router_logits[at(row * num_experts + e)] = std::isnan(x) ? std::bit_cast<float>(0x7fffffffu) : x;
+    }
   }
   if (request.want_bookkeeping) {
     out.bookkeeping = oracle::bookkeeping(out.topk_ids, num_tokens, k, num_experts, request.block_size);

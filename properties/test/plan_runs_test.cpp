@@ -263,9 +263,18 @@ TEST(PlanRuns, ALayoutHasAPaddingRow) {
   }
 }
 
-TEST(PlanRuns, LogitsAreNotAskedForWhenTheyAreGiven) {
-  const Case c = logits_case(small_spec(), {std::vector<float>(16, 1.0f)}, std::vector<float>(16, 0.0f));
-  for (const RunRequest& run : plan_runs(c, contract_claims())) EXPECT_FALSE(run.want_logits);
+TEST(PlanRuns, GivenLogitsAreAskedForInOneOfFourCases) {
+  Case c = logits_case(small_spec(), {std::vector<float>(16, 1.0f)}, std::vector<float>(16, 0.0f));
+  int asked = 0;
+  for (std::uint64_t key = 0; key < 64; ++key) {
+    c.description.data_key = key;
+    const auto plan = plan_runs(c, contract_claims());
+    asked += plan.front().want_logits ? 1 : 0;
+    EXPECT_EQ(find(plan, "bare") != nullptr, plan.front().want_logits);
+    for (const RunRequest& run : plan) EXPECT_TRUE(run.variation == Variation::kNone || !run.want_logits);
+  }
+  EXPECT_GT(asked, 8);
+  EXPECT_LT(asked, 32);
 }
 
 TEST(PlanRuns, IdsAreUnique) {

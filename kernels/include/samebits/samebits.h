@@ -161,7 +161,7 @@ typedef struct samebits_outputs {
   int32_t block_size;              /* B of the padded block form; 0: not wanted */
   samebits_tensor topk_ids;        /* [T, K] INT32 or INT64, required */
   samebits_tensor topk_weights;    /* [T, K] FP32 or BF16, required */
-  samebits_tensor router_logits;   /* [T, G] FP32 */
+  samebits_tensor router_logits;   /* [T, G] FP32; given ones come out as they went in */
   int32_t* tokens_per_expert;      /* [G] */
   int32_t* expert_offsets;         /* [G + 1] */
   int32_t* slot_of_position;       /* [T * K] slots by expert, ascending inside one; -1 past expert_offsets[G] */
