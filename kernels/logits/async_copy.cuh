@@ -1,4 +1,4 @@
-// Copies from global to shared memory that complete on a barrier, and the ring of stages that they fill. sm_90.
+// Copies from global to shared memory that complete on a barrier. sm_90.
 #pragma once
 
 #include <cuda.h>
@@ -58,18 +58,20 @@ __device__ __forceinline__ void fence_before_copies() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
-// Where a warp stands in a ring of stages.
-template <int kStages>
-struct RingPosition {
-  int stage = 0;
-  std::uint32_t parity = 0;
-
-  __device__ __forceinline__ void advance() {
-    if (++stage == kStages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
+// One lane of a warp whose lanes are together. Unlike after a comparison of threadIdx, the compiler knows that it is
+// one: a copy is then an instruction, not a loop over lanes.
+__device__ __forceinline__ bool is_elected_lane() {
+  std::uint32_t elected;
+  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}\n" : "=r"(elected));
+  return elected != 0;
+}
+// The value stays in its register; else the compiler computes shared addresses anew wherever they are used.
+__device__ __forceinline__ void keep_in_register(std::uint32_t& value) {
+  asm volatile("" : "+r"(value));
+}
+// The map will be read by copies.
+__device__ __forceinline__ void prefetch_map(const CUtensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
 
 }  // namespace samebits::cuda

@@ -33,10 +33,23 @@ inline constexpr std::uint64_t kStepOfDescriptor = 32 >> 4;  // to the next 16 c
                  : "l"(a), "l"(b), "r"(std::int32_t{accumulate}));                                                  \
   }
 
+SAMEBITS_WGMMA(16, "%0, %1, %2, %3, %4, %5, %6, %7", 8, 9, 10, SAMEBITS_D8(0))
+SAMEBITS_WGMMA(24, SAMEBITS_TEN() "%10, %11", 12, 13, 14, SAMEBITS_D8(0), SAMEBITS_D4(8))
+SAMEBITS_WGMMA(32, SAMEBITS_TEN() "%10, %11, %12, %13, %14, %15", 16, 17, 18, SAMEBITS_D8(0), SAMEBITS_D8(8))
+SAMEBITS_WGMMA(40, SAMEBITS_TEN() "%10, %11, %12, %13, %14, %15, %16, %17, %18, %19", 20, 21, 22, SAMEBITS_D8(0),
+               SAMEBITS_D8(8), SAMEBITS_D4(16))
+SAMEBITS_WGMMA(48, SAMEBITS_TEN() SAMEBITS_TEN(1) "%20, %21, %22, %23", 24, 25, 26, SAMEBITS_D8(0), SAMEBITS_D8(8),
+               SAMEBITS_D8(16))
 SAMEBITS_WGMMA(64, SAMEBITS_TEN() SAMEBITS_TEN(1) SAMEBITS_TEN(2) "%30, %31", 32, 33, 34, SAMEBITS_D32(0))
+SAMEBITS_WGMMA(72, SAMEBITS_TEN() SAMEBITS_TEN(1) SAMEBITS_TEN(2) "%30, %31, %32, %33, %34, %35", 36, 37, 38,
+               SAMEBITS_D32(0), SAMEBITS_D4(32))
 SAMEBITS_WGMMA(96,
                SAMEBITS_TEN() SAMEBITS_TEN(1) SAMEBITS_TEN(2) SAMEBITS_TEN(3) "%40, %41, %42, %43, %44, %45, %46, %47",
                48, 49, 50, SAMEBITS_D32(0), SAMEBITS_D8(32), SAMEBITS_D8(40))
+SAMEBITS_WGMMA(112,
+               SAMEBITS_TEN() SAMEBITS_TEN(1) SAMEBITS_TEN(2) SAMEBITS_TEN(3)
+                   SAMEBITS_TEN(4) "%50, %51, %52, %53, %54, %55",
+               56, 57, 58, SAMEBITS_D32(0), SAMEBITS_D8(32), SAMEBITS_D8(40), SAMEBITS_D8(48))
 SAMEBITS_WGMMA(128,
                SAMEBITS_TEN() SAMEBITS_TEN(1) SAMEBITS_TEN(2) SAMEBITS_TEN(3) SAMEBITS_TEN(4)
                    SAMEBITS_TEN(5) "%60, %61, %62, %63",
@@ -45,6 +58,10 @@ SAMEBITS_WGMMA(144,
                SAMEBITS_TEN() SAMEBITS_TEN(1) SAMEBITS_TEN(2) SAMEBITS_TEN(3) SAMEBITS_TEN(4) SAMEBITS_TEN(5)
                    SAMEBITS_TEN(6) "%70, %71",
                72, 73, 74, SAMEBITS_D32(0), SAMEBITS_D32(32), SAMEBITS_D8(64))
+SAMEBITS_WGMMA(192,
+               SAMEBITS_TEN() SAMEBITS_TEN(1) SAMEBITS_TEN(2) SAMEBITS_TEN(3) SAMEBITS_TEN(4) SAMEBITS_TEN(5)
+                   SAMEBITS_TEN(6) SAMEBITS_TEN(7) SAMEBITS_TEN(8) "%90, %91, %92, %93, %94, %95",
+               96, 97, 98, SAMEBITS_D32(0), SAMEBITS_D32(32), SAMEBITS_D32(64))
 
 #undef SAMEBITS_WGMMA
 #undef SAMEBITS_D32
@@ -64,6 +81,15 @@ __device__ __forceinline__ void commit_wgmma() {
 template <int kPending>
 __device__ __forceinline__ void wait_for_wgmma() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+// Registers of a thread from here on, by all warps of a warpgroup: others of the block must have given theirs before.
+template <int kRegisters>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ __forceinline__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 // Keeps the compiler from moving uses of accumulators across the waits, which do not name them.
 template <int kSize>

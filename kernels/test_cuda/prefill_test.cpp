@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -103,11 +104,11 @@ CallView call_of(const InputRows& input, std::int64_t num_tokens, float* sums) {
   return call;
 }
 
-using LaunchLogits = cudaError_t (*)(const RouterView&, const CallView&, cudaStream_t);
+using LaunchLogits = std::function<cudaError_t(const RouterView&, const CallView&, cudaStream_t)>;
 
 // Bits of the sums [T + kRowsBeyond][Gp], poisoned before.
-std::vector<std::uint32_t> run(LaunchLogits launch, const Gate& gate, const InputRows& input, std::int64_t num_tokens,
-                               const std::int32_t* num_valid_rows = nullptr) {
+std::vector<std::uint32_t> run(const LaunchLogits& launch, const Gate& gate, const InputRows& input,
+                               std::int64_t num_tokens, const std::int32_t* num_valid_rows = nullptr) {
   DeviceArray<std::uint32_t> sums(static_cast<std::size_t>((num_tokens + kRowsBeyond) * gate.view.padded_gate_rows));
   sums.fill_bytes(kPoisonByte);
   CallView call = call_of(input, num_tokens, reinterpret_cast<float*>(sums.data()));
@@ -202,12 +203,34 @@ INSTANTIATE_TEST_SUITE_P(, PrefillShapes,
                                   std::to_string(std::get<1>(shape.param));
                          });
 
+// Whatever the choice among the tiles is. Row counts and widths beyond a tile's, short last chunks, an odd number of
+// blocks of 64 columns, and one block alone.
+TEST_F(Prefill, EveryTileEqualsThePlainForm) {
+  constexpr std::int64_t kTokens = 700;
+  for (const int parts : {1, 3}) {
+    for (const auto& [G, H] : {std::pair<std::int64_t, std::int64_t>{440, 2896}, {72, 4096}, {200, 16}, {8, 1344}}) {
+      const InputRows input(-1, kTokens, H);
+      const Gate gate(make_weight(-1, parts, G, H), parts, G, G, H);
+      const std::vector<std::uint32_t> plain = run(launch_logits_plain, gate, input, kTokens);
+      for (int tile = 0; tile < num_prefill_tiles(gate.view); ++tile) {
+        for (const std::int64_t T : {std::int64_t{65}, kTokens}) {
+          const auto launch = [tile](const RouterView& router, const CallView& call, cudaStream_t stream) {
+            return launch_logits_prefill_tile(tile, router, call, stream);
+          };
+          expect_equal(gate, run(launch, gate, input, T), plain, T,
+                       "tile " + std::to_string(tile) + ", " + shape_of(parts, T, G, H));
+        }
+      }
+    }
+  }
+}
+
 TEST_F(Prefill, ManyRowsEqualThePlainForm) {
   struct Shape {
     int parts;
     std::int64_t T, G, H;
   };
-  // Each width of the tiles at the number of rows that chooses it.
+  // Wide tiles, by the choice for this number of rows.
   for (const Shape& shape : {Shape{1, 8193, 288, 4096}, Shape{3, 8193, 288, 4096}, Shape{1, 4100, 384, 272},
                              Shape{1, 6200, 192, 528}, Shape{1, 8193, 60, 272}}) {
     const auto [parts, T, G, H] = shape;
