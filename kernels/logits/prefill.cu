@@ -59,8 +59,8 @@ cudaError_t launch(const RouterView& router, const CallView& call, cudaStream_t 
 
 // How long a tile shape takes, in microseconds, by rates measured on an H200. A block of 64 columns takes as long as
 // shared memory needs for what is copied into it and for what the wgmmas of each warpgroup read of it (250 KB/us), or
-// as its products (770 TFLOP/s), and no less than 0.08; a chunk no less than its exchange (21 KB/us, or 0.68 us);
-// launch and ends are 2.6 us, and 0.7 more for each block that a chunk's value goes to.
+// as its products (770 TFLOP/s), and no less than 0.1; a chunk no less than its exchange (22 KB/us, or 0.65 us); launch
+// and ends are 2.6 us, and 0.65 more for each block that shares the chunks.
 template <class Tile>
 double predicted_time(const RouterView& router, const CallView& call) {
   static const int kClusters = [] {
@@ -90,11 +90,12 @@ double predicted_time(const RouterView& router, const CallView& call) {
       (Tile::kBlockBytes + Tile::kWarpgroups * Tile::kParts * (kWarpgroupRows * kLineBytes + Tile::kExpertBytes)) /
       1000.0;
   const double megaflop = 2e-6 * Tile::kRows * Tile::kExperts * Tile::kParts * kTileColumns;
-  const double block = std::max({0.08, kilobytes / 250, megaflop * at_once / 770});
-  const double exchange = Tile::kShares == 1 ? 0.0 : std::max(0.68, Tile::kRows * Tile::kExperts * 4 / 1000.0 / 21);
+  const double block = std::max({0.1, kilobytes / 250, megaflop * at_once / 770});
+  const double exchange = Tile::kShares == 1 ? 0.0 : std::max(0.65, Tile::kRows * Tile::kExperts * 4 / 1000.0 / 22);
   const double chunk = std::max(block * (kChunkWidth / kTileColumns), exchange);
   const auto rounds = static_cast<double>(ceil_div(router.num_chunks, Tile::kShares));
-  return static_cast<double>(waves) * (rounds * chunk + 2.6 + 0.7 * (Tile::kShares - 1));
+  const double ends = 2.6 + (Tile::kShares == 1 ? 0.0 : 0.65 * Tile::kShares);
+  return static_cast<double>(waves) * (rounds * chunk + ends);
 }
 
 struct TileShape {
@@ -115,9 +116,9 @@ const std::vector<TileShape>& tile_shapes(const RouterView& router) {
                          Tile<1, 64, 1, 1>, Tile<1, 72, 1, 1>, Tile<1, 96, 1, 1>, Tile<1, 112, 1, 1>,
                          Tile<1, 128, 1, 1>, Tile<1, 144, 1, 1>, Tile<1, 24, 1, 2>, Tile<1, 32, 1, 2>,
                          Tile<1, 40, 1, 2>, Tile<1, 48, 1, 2>, Tile<1, 64, 1, 2>, Tile<1, 96, 1, 2>, Tile<1, 128, 1, 2>,
-                         Tile<1, 144, 1, 2>, Tile<1, 32, 1, 4>, Tile<1, 48, 1, 4>, Tile<1, 64, 1, 4>, Tile<1, 96, 1, 4>,
-                         Tile<1, 128, 1, 4>, Tile<1, 144, 1, 4>, Tile<2, 64, 1, 1>, Tile<2, 96, 1, 1>,
-                         Tile<2, 112, 1, 1>, Tile<2, 128, 1, 1>, Tile<2, 144, 1, 1>, Tile<2, 192, 1, 1>>();
+                         Tile<1, 144, 1, 2>, Tile<1, 64, 1, 4>, Tile<1, 96, 1, 4>, Tile<1, 128, 1, 4>,
+                         Tile<1, 144, 1, 4>, Tile<2, 64, 1, 1>, Tile<2, 96, 1, 1>, Tile<2, 112, 1, 1>,
+                         Tile<2, 128, 1, 1>, Tile<2, 144, 1, 1>, Tile<2, 192, 1, 1>>();
 }
 
 cudaError_t check_device() {
