@@ -2,14 +2,21 @@
 // fp32 sums from the last column to the first, scores and weights are computed in double precision by other formulas,
 // the higher of two equal ids wins, and slots come in no order. It knows samebits.h and docs/contract.md alone.
 //
-// CLAIM_... makes it claim what it does not keep; the harness must refute that.
+// third_party_claim names what it claims and does not keep, or "nothing"; the harness must refute that.
 #include "third_party_router.h"
 
 #include <cstdio>
+#include <string_view>
+
+extern "C" const char third_party_claim[];
 
 namespace {
 
 using namespace third_party;
+
+bool claims(std::string_view what) {
+  return what == third_party_claim;
+}
 
 thread_local char error_text[256] = "";
 
@@ -43,9 +50,9 @@ void bookkeep(const samebits_outputs& outputs, const Ids& ids, int32_t num_ids) 
     if (ids[static_cast<size_t>(slot)] >= 0)
       by_expert[static_cast<size_t>(ids[static_cast<size_t>(slot)])].push_back(slot);
   }
-#ifdef CLAIM_BOOKKEEPING
-  for (Ids& list : by_expert) std::reverse(list.begin(), list.end());
-#endif
+  if (claims("bookkeeping")) {
+    for (Ids& list : by_expert) std::reverse(list.begin(), list.end());
+  }
   if (outputs.slot_of_position != nullptr) std::fill_n(outputs.slot_of_position, slots, -1);
   if (outputs.position_of_slot != nullptr) std::fill_n(outputs.position_of_slot, slots, -1);
   const int32_t block = outputs.block_size;
@@ -91,7 +98,7 @@ const char* problem_of(const samebits_router& router, const samebits_inputs& inp
   if (start.dtype != (given ? SAMEBITS_FP32 : SAMEBITS_BF16)) return "the input is absent or of another dtype";
   if (!has_shape(start, rows, given ? router.gate_rows() : router.spec.hidden_size))
     return "the input's shape is wrong";
-  if (!given && router.gate.empty()) return "there is no gate weight";
+  if (!given && router.gate_columns.empty()) return "there is no gate weight";
   if (!is_integer(outputs.topk_ids.dtype)) return "topk_ids must be INT32 or INT64";
   if (!is_float(outputs.topk_weights.dtype)) return "topk_weights must be FP32 or BF16";
   if (!has_shape(outputs.topk_ids, rows, router.columns())) return "topk_ids: the shape is wrong";
@@ -116,13 +123,10 @@ samebits_status run(const samebits_router& router, const samebits_inputs& inputs
                             ? inputs.num_tokens
                             : std::clamp<int64_t>(*inputs.num_valid_rows, 0, inputs.num_tokens);
   bool backwards = true;
-#ifdef CLAIM_BATCH_INVARIANT
-  backwards = inputs.num_tokens <= 16;
-#endif
-#ifdef CLAIM_RUN_TO_RUN
+  if (claims("batch_invariant")) backwards = inputs.num_tokens <= 16;
   static int calls = 0;
-  backwards = ++calls % 2 == 0;
-#endif
+  if (claims("run_to_run")) backwards = ++calls % 2 == 0;
+  const bool writes_logits = outputs.router_logits.data != nullptr && !claims("logits");
   Ids all;
   for (int64_t row = 0; row < inputs.num_tokens; ++row) {
     Ids ids(static_cast<size_t>(router.columns()), -1);
@@ -132,12 +136,10 @@ samebits_status run(const samebits_router& router, const samebits_inputs& inputs
       for (int64_t column = 0; column < start.cols; ++column)
         x.push_back(static_cast<float>(element(start, row, column)));
       const Row logits = given ? x : router.logits_of(x, backwards);
-#ifndef CLAIM_LOGITS
-      for (size_t e = 0; e < logits.size() && outputs.router_logits.data != nullptr; ++e) {
+      for (size_t e = 0; e < logits.size() && writes_logits; ++e) {
         static_cast<float*>(
             outputs.router_logits.data)[row * outputs.router_logits.row_stride + static_cast<int64_t>(e)] = logits[e];
       }
-#endif
       const int64_t row_class =
           inputs.row_class.data == nullptr || router.selection_bias.empty() ? 0 : integer(inputs.row_class, 0, row);
       const bool hash = spec.selection_method == SAMEBITS_SELECT_HASH_TABLE;
@@ -159,6 +161,7 @@ samebits_status run(const samebits_router& router, const samebits_inputs& inputs
 
 using third_party::integer;
 using third_party::read;
+using third_party::read_columns;
 
 extern "C" {
 
@@ -180,19 +183,12 @@ samebits_status samebits_describe(samebits_info* info) {
   info->output_order = SAMEBITS_ORDER_ANY;
   info->returns_logits = 1;
   info->returns_bookkeeping = 1;
-#if defined(CLAIM_TC256)
-  std::strcpy(info->arithmetic, "tc256");
-#elif defined(CLAIM_DEPTH)
-  std::strcpy(info->arithmetic, "fp32-depth:2");
-#elif defined(CLAIM_BF16_LOGITS)
-  std::strcpy(info->arithmetic, "bf16-logits");
-#elif defined(CLAIM_LOWEST_INDEX)
-  info->tie_break = SAMEBITS_TIES_LOWEST_INDEX;
-#elif defined(CLAIM_ORDER)
-  info->output_order = SAMEBITS_ORDER_KEY_DESC_THEN_INDEX;
-#elif defined(CLAIM_RUN_TO_RUN)
-  info->determinism = SAMEBITS_RUN_TO_RUN;
-#endif
+  if (claims("tc256")) std::strcpy(info->arithmetic, "tc256");
+  if (claims("depth")) std::strcpy(info->arithmetic, "fp32-depth:2");
+  if (claims("bf16_logits")) std::strcpy(info->arithmetic, "bf16-logits");
+  if (claims("lowest_index")) info->tie_break = SAMEBITS_TIES_LOWEST_INDEX;
+  if (claims("order")) info->output_order = SAMEBITS_ORDER_KEY_DESC_THEN_INDEX;
+  if (claims("run_to_run")) info->determinism = SAMEBITS_RUN_TO_RUN;
   return SAMEBITS_OK;
 }
 
@@ -221,7 +217,7 @@ samebits_status samebits_create(const samebits_router_spec* spec, const samebits
     return fail(SAMEBITS_INVALID_ARGUMENT, "selection_bias: absent, and the spec has one");
   }
   auto made = new samebits_router{*spec,
-                                  read(constants->gate_weight),
+                                  read_columns(constants->gate_weight),
                                   read(constants->linear_bias, spec->linear_bias_dtype),
                                   read(constants->selection_bias, spec->selection_bias_dtype),
                                   read(constants->input_scale_vector),

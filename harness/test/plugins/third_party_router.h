@@ -65,6 +65,18 @@ inline Row read(const samebits_tensor& tensor, int32_t rounding = SAMEBITS_FP32)
   return values;
 }
 
+// The same column by column.
+inline Row read_columns(const samebits_tensor& tensor) {
+  Row values;
+  if (tensor.data == nullptr) return values;
+  for (int64_t column = 0; column < tensor.cols; ++column) {
+    for (int64_t row = 0; row < tensor.rows; ++row) {
+      values.push_back(static_cast<float>(element(tensor, row, column)));
+    }
+  }
+  return values;
+}
+
 // 1 / (1 + e^-x) without overflow and without losing small results.
 inline double sigmoid(double x) {
   const double e = std::exp(-std::fabs(x));
@@ -85,7 +97,7 @@ using third_party::softplus;
 
 struct samebits_router {
   samebits_router_spec spec;
-  Row gate, linear_bias, selection_bias, scale_vector, per_expert_scale, global_scale;
+  Row gate_columns, linear_bias, selection_bias, scale_vector, per_expert_scale, global_scale;
   std::vector<int64_t> table;
 
   int32_t ranked() const { return spec.num_experts + spec.zero_experts; }
@@ -126,22 +138,24 @@ inline void samebits_router::prepare(Row& x) const {
   }
 }
 
+// One column after another for all experts, so that the sums do not wait for each other.
 inline Row samebits_router::logits_of(Row x, bool backwards) const {
   prepare(x);
-  Row logits;
-  const size_t hidden = x.size();
-  for (int32_t e = 0; e < gate_rows(); ++e) {
-    const float* w = gate.data() + static_cast<size_t>(e) * hidden;
-    float sum = 0;
-    for (size_t i = 0; i < hidden; ++i) {
-      const size_t at = backwards ? hidden - 1 - i : i;
-      sum += x[at] * w[at];
-    }
-    if (!linear_bias.empty()) sum += linear_bias[static_cast<size_t>(e)];
+  const auto experts = static_cast<size_t>(gate_rows());
+  Row logits(experts, 0.0f);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const size_t at = backwards ? x.size() - 1 - i : i;
+    const float* w = gate_columns.data() + at * experts;
+    float* sums = logits.data();
+    for (size_t e = 0; e < experts; ++e) sums[e] += x[at] * w[e];
+  }
+  for (size_t e = 0; e < experts; ++e) {
+    float sum = logits[e];
+    if (!linear_bias.empty()) sum += linear_bias[e];
     sum = rounded(sum, spec.logits_dtype);
     if (spec.temperature != 1.0f) sum /= spec.temperature;
     if (spec.softcap != 0.0f) sum = static_cast<float>(spec.softcap * std::tanh(double{sum} / spec.softcap));
-    logits.push_back(sum);
+    logits[e] = sum;
   }
   return logits;
 }
@@ -188,13 +202,15 @@ inline Ids samebits_router::choose(Row keys) const {
   };
   Ids open(static_cast<size_t>(ranked()));
   std::iota(open.begin(), open.end(), 0);
-  const auto best_first = [&](Ids& ids) { std::sort(ids.begin(), ids.end(), better); };
+  const auto best_first = [&](Ids& ids, int32_t count) {
+    std::partial_sort(ids.begin(), ids.begin() + count, ids.end(), better);
+  };
   const int32_t size = ranked() / std::max(spec.n_group, 1);
   if (spec.topk_scope == SAMEBITS_TOPK_PER_GROUP) {
     Ids chosen;
     for (int32_t g = 0; g < spec.n_group; ++g) {
       Ids members(open.begin() + g * size, open.begin() + (g + 1) * size);
-      best_first(members);
+      best_first(members, spec.top_k / spec.n_group);
       chosen.insert(chosen.end(), members.begin(), members.begin() + spec.top_k / spec.n_group);
     }
     return chosen;
@@ -203,7 +219,7 @@ inline Ids samebits_router::choose(Row keys) const {
     Row group_keys;
     for (int32_t g = 0; g < spec.n_group; ++g) {
       Ids members(open.begin() + g * size, open.begin() + (g + 1) * size);
-      best_first(members);
+      best_first(members, std::min(size, 2));
       float key = keys[static_cast<size_t>(members[0])];
       if (spec.group_score == SAMEBITS_GROUP_SCORE_TOP2_SUM) key += keys[static_cast<size_t>(members[1])];
       group_keys.push_back(key);
@@ -224,7 +240,7 @@ inline Ids samebits_router::choose(Row keys) const {
     }
     open = kept;
   }
-  best_first(open);
+  best_first(open, spec.top_k);
   open.resize(static_cast<size_t>(spec.top_k));
   return open;
 }
