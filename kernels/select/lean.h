@@ -10,7 +10,7 @@ namespace samebits::cuda {
 
 enum class Lean { kNo, kSigmoid, kSigmoidGroups, kSqrtSoftplus, kSoftmax };
 
-inline constexpr int kLeanExperts = 928, kLeanGroups = 32;  // so that a block has memory for four rows
+inline constexpr int kLeanExperts = 928, kLeanGroups = 32;  // 29 keys a lane, and a group a lane
 
 // Which of them serves this router: logits as they are or rounded, scored before the selection; the best k of all or of
 // some groups, up to 32, by score and bias; weights are scores divided by their sum.

@@ -119,6 +119,52 @@ TEST_F(Select, SizesAtWhichTheKernelChanges) {
   }
 }
 
+// What select/row_select.h serves: each score, groups and masks; every number of keys a lane, and experts that do not
+// fill the lanes.
+TEST_F(Select, ManyRows) {
+  using Change = void (*)(samebits_router_spec&);
+  const auto in_groups = [](samebits_router_spec& spec, std::int32_t score, std::int32_t mask) {
+    spec.n_group = 8, spec.topk_group = 3, spec.group_score = score, spec.group_mask = mask;
+  };
+  std::vector<samebits_router_spec> specs;
+  for (const std::int32_t num_experts : {12, 60, 127, 128, 250, 256, 288, 289, 384, 510, 512, 896, 928}) {
+    for (const std::int32_t top_k : {1, 6, 8, 9, 16, 32}) {
+      if (top_k > num_experts) continue;
+      const samebits_router_spec sigmoid = cpu::test::sigmoid_bias_spec(0, num_experts, top_k);
+      for (const Change change : {+[](samebits_router_spec&) {},
+                                  +[](samebits_router_spec& spec) {
+                                    spec.score_func = SAMEBITS_SCORE_SQRT_SOFTPLUS;
+                                    spec.num_bias_variants = 3;
+                                  },
+                                  +[](samebits_router_spec& spec) { spec.score_func = SAMEBITS_SCORE_SOFTMAX; },
+                                  +[](samebits_router_spec& spec) {
+                                    spec.score_func = SAMEBITS_SCORE_SOFTMAX;
+                                    spec.selection_bias_dtype = SAMEBITS_DTYPE_NONE, spec.num_bias_variants = 0;
+                                    spec.weights_dtype = SAMEBITS_BF16;
+                                  }}) {
+        specs.push_back(sigmoid);
+        change(specs.back());
+      }
+      if (num_experts != 256) continue;
+      for (const std::int32_t score : {SAMEBITS_GROUP_SCORE_TOP2_SUM, SAMEBITS_GROUP_SCORE_MAX}) {
+        for (const std::int32_t mask : {SAMEBITS_GROUP_MASK_NEG_INF, SAMEBITS_GROUP_MASK_ZERO}) {
+          specs.push_back(sigmoid);
+          in_groups(specs.back(), score, mask);
+        }
+      }
+    }
+  }
+  std::uint64_t seed = 5000;
+  constexpr std::int64_t kRows = 420;
+  for (const samebits_router_spec& spec : specs) {
+    if (!is_supported(spec)) continue;
+    ++seed;
+    const std::vector<float> logits = draw_logits(spec, seed, kRows);
+    ASSERT_TRUE(expect_cpu_bits(spec, seed, logits, draw_options(spec, draw(97, seed), kRows)))
+        << "seed " << seed << ": " << text_of(spec);
+  }
+}
+
 // The largest sizes that are accepted, groups of one expert included: more shared memory than a block gets unasked.
 TEST_F(Select, LargestSizes) {
   samebits_router_spec grouped = cpu::test::sigmoid_bias_spec(0, 2304, 64);
@@ -151,9 +197,41 @@ TEST_F(Select, NumValidRows) {
   }
 }
 
-// Sums of the parts of a logit, left to right, and what follows them: bias, bf16, temperature, softcap.
+// From sums of the parts of each logit, left to right, and what follows them: bias, bf16, temperature, softcap.
+bool expect_cpu_bits_of_sums(const samebits_router_spec& spec, std::uint64_t seed, std::int32_t num_sums,
+                             std::int64_t num_rows) {
+  const Constants constants = draw_constants(spec, seed);
+  std::vector<float> bias(constants.linear_bias.size());
+  cpu::round_bias(spec.linear_bias_dtype, constants.linear_bias.data(), static_cast<std::int64_t>(bias.size()),
+                  bias.data());
+  cpu::RouterConstants finish{};
+  finish.spec = spec;
+  finish.linear_bias = bias.empty() ? nullptr : bias.data();
+
+  const std::int64_t columns = spec.num_experts, padded = round_up(columns, kGateRowPad);
+  std::vector<float> sums, logits;
+  for (std::int64_t t = 0; t < num_rows; ++t) {
+    std::vector<float> row(static_cast<std::size_t>(columns));
+    for (std::int32_t p = 0; p < num_sums; ++p) {
+      for (std::int64_t e = 0; e < padded; ++e) {
+        const float part = canonical(draw_logit(seed * 100 + static_cast<std::uint64_t>(p), t, e));
+        sums.push_back(part);
+        if (e >= columns) continue;
+        float& sum = row[static_cast<std::size_t>(e)];
+        sum = p == 0 ? part : canonical(sum + part);
+      }
+    }
+    cpu::finish_logits(finish, row.data());
+    logits.insert(logits.end(), row.begin(), row.end());
+  }
+  SelectOptions options = draw_options(spec, draw(98, seed), num_rows);
+  options.router_logits = true;
+  const Routed routed = TestRouter(spec, constants).route_from_logits(logits, cpu_options(options));
+  const Selected found = DeviceSelection(spec, constants).from_sums(sums, num_sums, options);
+  return expect_same(spec, found, expected_of(spec, routed, options), options);
+}
+
 TEST_F(Select, FoldsAndFinishesSums) {
-  constexpr std::int64_t kRows = 64;
   for (std::uint64_t seed = 0; seed < 72; ++seed) {
     samebits_router_spec spec = cpu::test::sigmoid_bias_spec(0, seed % 2 == 0 ? 60 : 384, 8);
     spec.linear_bias_dtype = static_cast<std::int32_t>(seed % 3);
@@ -161,37 +239,25 @@ TEST_F(Select, FoldsAndFinishesSums) {
     spec.temperature = seed / 6 % 2 == 0 ? 1.0f : 0.7f;
     spec.softcap = seed / 12 % 2 == 0 ? 0.0f : 30.0f;
     const std::int32_t num_sums = seed / 24 == 0 ? 1 : seed / 24 == 1 ? 3 : 28;
-    const Constants constants = draw_constants(spec, seed);
-
-    std::vector<float> bias(constants.linear_bias.size());
-    cpu::round_bias(spec.linear_bias_dtype, constants.linear_bias.data(), static_cast<std::int64_t>(bias.size()),
-                    bias.data());
-    cpu::RouterConstants finish{};
-    finish.spec = spec;
-    finish.linear_bias = bias.empty() ? nullptr : bias.data();
-
-    const std::int64_t columns = spec.num_experts, padded = round_up(columns, kGateRowPad);
-    std::vector<float> sums, logits;
-    for (std::int64_t t = 0; t < kRows; ++t) {
-      std::vector<float> row(static_cast<std::size_t>(columns));
-      for (std::int32_t p = 0; p < num_sums; ++p) {
-        for (std::int64_t e = 0; e < padded; ++e) {
-          const float part = canonical(draw_logit(seed * 100 + static_cast<std::uint64_t>(p), t, e));
-          sums.push_back(part);
-          if (e >= columns) continue;
-          float& sum = row[static_cast<std::size_t>(e)];
-          sum = p == 0 ? part : canonical(sum + part);
-        }
-      }
-      cpu::finish_logits(finish, row.data());
-      logits.insert(logits.end(), row.begin(), row.end());
-    }
-    SelectOptions options = draw_options(spec, draw(98, seed), kRows);
-    options.router_logits = true;
-    const Routed routed = TestRouter(spec, constants).route_from_logits(logits, cpu_options(options));
-    const Selected found = DeviceSelection(spec, constants).from_sums(sums, num_sums, options);
-    ASSERT_TRUE(expect_same(spec, found, expected_of(spec, routed, options), options))
+    ASSERT_TRUE(expect_cpu_bits_of_sums(spec, seed, num_sums, num_sums == 1 ? 260 : 64))
         << "seed " << seed << ", sums " << num_sums;
+  }
+}
+
+// A block a row, with an expert a thread and with two.
+TEST_F(Select, FoldsSumsOfAnyNumber) {
+  std::uint64_t seed = 300;
+  for (const std::int32_t num_experts : {128, 288, 512, 513, 768, 895, 896}) {
+    for (const std::int32_t num_sums : {2, 16, 17, 28, 32, 33}) {
+      for (const std::int32_t score_func : {SAMEBITS_SCORE_SIGMOID, SAMEBITS_SCORE_SQRT_SOFTPLUS}) {
+        samebits_router_spec spec = cpu::test::sigmoid_bias_spec(0, num_experts, num_experts > 640 ? 16 : 8);
+        spec.score_func = score_func;
+        spec.num_bias_variants = 1 + static_cast<std::int32_t>(seed % 2);
+        spec.logits_dtype = seed % 3 == 0 ? SAMEBITS_BF16 : SAMEBITS_FP32;
+        ++seed;
+        ASSERT_TRUE(expect_cpu_bits_of_sums(spec, seed, num_sums, 48)) << "seed " << seed << ": " << text_of(spec);
+      }
+    }
   }
 }
 
