@@ -13,8 +13,8 @@
 namespace samebits::cuda {
 namespace {
 
-constexpr int kMostSums = 32;
-constexpr int kMinWarps = 4;  // that clear_choice needs
+constexpr int kMostSums = 32;  // of H up to 8192; the commonest numbers have kernels of their own
+constexpr int kMinWarps = 4;   // that clear_choice needs
 
 // What the kernel reads of router and call, in the order of its use.
 struct ChoiceCall {
@@ -43,15 +43,16 @@ __device__ __forceinline__ Column column_of(const ChoiceCall& call, std::int64_t
           call.slot_ids + (row * call.sizes.k + column)};
 }
 
-// The sums of an expert, left to right, all loaded at once. A given logit is one, and keeps the sign of a zero.
+// The sums of an expert, left to right, all loaded at once: those behind the last as that one, as a load that depends
+// on their number would wait for others, and no addition before all are on their way. A given logit is one, and keeps
+// the sign of a zero.
 template <int kSums>
 __device__ __forceinline__ float fold(const float* sums, int num_sums, int stride) {
+  if (num_sums == 1) return canonical(__ldcg(sums));
   float some[kSums];
 #pragma unroll
-  for (int i = 0; i < kSums; ++i) {
-    some[i] = i < num_sums ? __ldcg(sums) : 0.0f;
-    sums += stride;
-  }
+  for (int i = 0; i < kSums; ++i) some[i] = __ldcg(sums + min(i, num_sums - 1) * stride);
+  __syncwarp();
   float sum = canonical(some[0]);
 #pragma unroll
   for (int i = 1; i < kSums; ++i) sum = i < num_sums ? fadd(sum, some[i]) : sum;
@@ -130,7 +131,9 @@ __global__ void __launch_bounds__(kWarps* kWarpSize)
 using Kernel = void (*)(ChoiceCall, RouterView, CallView);
 template <Lean kLean, int kWarps>
 Kernel kernel_of(int num_sums) {
-  return num_sums <= 16 ? choice_select_kernel<kLean, 16, kWarps> : choice_select_kernel<kLean, kMostSums, kWarps>;
+  if (num_sums <= 16) return choice_select_kernel<kLean, 16, kWarps>;
+  if (num_sums <= 20) return choice_select_kernel<kLean, 20, kWarps>;
+  return num_sums <= 28 ? choice_select_kernel<kLean, 28, kWarps> : choice_select_kernel<kLean, kMostSums, kWarps>;
 }
 template <Lean kLean>
 Kernel kernel_of(int num_sums, int warps) {
