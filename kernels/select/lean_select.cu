@@ -10,6 +10,7 @@
 #include "kernels/select/fold_finish.cuh"
 #include "kernels/select/lean.cuh"
 #include "kernels/select/row_select.h"
+#include "kernels/select/wide_select.h"
 
 namespace samebits::cuda {
 namespace {
@@ -84,6 +85,7 @@ cudaError_t launch_block_rows(const RouterView& router, const CallView& call, cu
   const auto bytes = static_cast<std::size_t>(lean_bytes(router.gate_rows));
   const std::size_t shared_bytes = std::max(spread_bytes(call.num_tokens), bytes);
   if (can_choice_select(router, call)) return launch_choice_select(router, call, shared_bytes, stream);
+  if (can_wide_select(router, call)) return launch_wide_select(router, call, shared_bytes, stream);
   return launch_spread(lean_select_kernel<kLean>, call.num_tokens,
                        static_cast<unsigned>(select_threads(router.gate_rows)), 0, bytes, router, call, stream);
 }
