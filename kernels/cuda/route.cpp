@@ -13,10 +13,16 @@
 #include "kernels/cuda/router.h"
 #include "kernels/cuda/slices.h"
 #include "kernels/cuda/workspace.h"
+#include "kernels/dispatch/bookkeep_tiles.h"
 #include "kernels/fused/fused.h"
+#include "kernels/select/lean.h"
 
 namespace samebits::cuda {
 namespace {
+
+// Who does the bookkeeping: nobody; the fused form; a launch behind the selection, by what that has counted; or else
+// the selection, if it can, or launch_bookkeep.
+enum class Bookkeeper { kNone, kFused, kTiles, kOther };
 
 // A call whose arguments are checked.
 struct Call {
@@ -25,6 +31,7 @@ struct Call {
   samebits_outputs outputs;
   std::optional<Form> form;  // nullopt: given logits
   bool copies_rows;          // the gate reads prepared rows of the workspace
+  Bookkeeper bookkeeper;
   Slices slices;
   Workspace workspace;
 };
@@ -44,10 +51,24 @@ Form form_of_call(const Router& router, std::int64_t num_tokens) {
   return form == Form::kDecode && free && can_fuse(router.view, num_tokens) ? Form::kFused : form;
 }
 
+Bookkeeper bookkeeper_of(const Call& call) {
+  const RouterView& router = call.router.view;
+  const std::int64_t num_tokens = call.inputs.num_tokens;
+  if (!wants_bookkeeping(call.outputs)) return Bookkeeper::kNone;
+  if (call.form == Form::kFused) return can_bookkeep(router, num_tokens) ? Bookkeeper::kFused : Bookkeeper::kOther;
+  return Bookkeeper::kOther;
+}
+
 Call checked_call(const Router& router, Source source, const samebits_inputs* inputs_from,
                   const samebits_outputs* outputs_from, void* workspace) {
   const RouterView& view = router.view;
-  Call call{router, read_struct(inputs_from, "inputs"), read_struct(outputs_from, "outputs"), std::nullopt, false, {},
+  Call call{router,
+            read_struct(inputs_from, "inputs"),
+            read_struct(outputs_from, "outputs"),
+            std::nullopt,
+            false,
+            Bookkeeper::kNone,
+            {},
             {}};
   check_call(view.spec, source, view.num_parts > 0, call.inputs, call.outputs);
   const std::int64_t num_tokens = call.inputs.num_tokens;
@@ -63,6 +84,7 @@ Call checked_call(const Router& router, Source source, const samebits_inputs* in
   }
   call.slices = slices_of(view, call.form, num_tokens);
   call.workspace = lay_out(view, call.form, num_tokens, workspace);
+  call.bookkeeper = bookkeeper_of(call);
   return call;
 }
 
@@ -100,7 +122,11 @@ CallView view_of_slice(const Call& call, std::int64_t first, std::int64_t rows) 
   view.topk_weights = advance_bytes(out.topk_weights.data, first * view.weights_stride * (view.weights_bf16 ? 2 : 4));
   view.router_logits_stride = out.router_logits.row_stride;
   view.router_logits = advance(static_cast<float*>(out.router_logits.data), first * view.router_logits_stride);
-  if (wants_bookkeeping(out)) view.slot_ids = call.workspace.slot_ids + first * call.router.view.columns;
+  if (wants_bookkeeping(out)) {
+    if (call.bookkeeper == Bookkeeper::kTiles)
+      view.slots = counted_slots(call.router.view, in.num_tokens, first, call.workspace.tiles);
+    view.slots.ids = call.workspace.slot_ids + first * call.router.view.columns;
+  }
   return view;
 }
 
@@ -112,23 +138,27 @@ BookkeepOutputs bookkeep_outputs(const samebits_outputs& out) {
 void launch_bookkeeping(const Call& call, cudaStream_t stream) {
   CallView view{};
   view.num_tokens = call.inputs.num_tokens;
-  view.slot_ids = call.workspace.slot_ids;
-  check(launch_bookkeep(call.router.view, view, bookkeep_outputs(call.outputs), call.workspace.bookkeep_scratch,
+  view.slots.ids = call.workspace.slot_ids;
+  const BookkeepOutputs outputs = bookkeep_outputs(call.outputs);
+  if (call.bookkeeper == Bookkeeper::kTiles) {
+    return check(launch_bookkeep_tiles(call.router.view, view, outputs, call.workspace.tiles, stream),
+                 "launch_bookkeep_tiles");
+  }
+  check(launch_bookkeep(call.router.view, view, outputs, call.workspace.bookkeep_scratch,
                         call.workspace.bookkeep_scratch_bytes, stream),
         "launch_bookkeep");
 }
 
-// The whole call in one launch, but for a copy or a preparation of the rows. Returns whether the bookkeeping is done.
-bool launch_all_at_once(const Call& call, cudaStream_t stream) {
+// The whole call in one launch, but for a copy or a preparation of the rows.
+void launch_all_at_once(const Call& call, cudaStream_t stream) {
   const RouterView& router = call.router.view;
   const std::int64_t num_tokens = call.inputs.num_tokens;
   CallView view = view_of_slice(call, 0, num_tokens);
   launch_input(router, {Form::kFused, call.inputs.hidden_states, call.copies_rows, call.workspace}, 0, view, stream);
   const Handover handover{call.workspace.handover_state, call.workspace.handover_words, handover_patience()};
-  const bool bookkeeps = wants_bookkeeping(call.outputs) && can_bookkeep(router, num_tokens);
   const BookkeepOutputs outputs = bookkeep_outputs(call.outputs);
+  const bool bookkeeps = call.bookkeeper == Bookkeeper::kFused;
   check(launch_fused(router, view, handover, bookkeeps ? &outputs : nullptr, stream), "launch_fused");
-  return bookkeeps;
 }
 
 void write_kernel_name(const Call& call, samebits_outputs* outputs) {
@@ -154,9 +184,8 @@ void init_workspace(const Router& router, void* workspace, std::size_t bytes, cu
                  " or more; ask samebits_workspace_bytes");
   }
   auto* header = static_cast<unsigned char*>(header_of(workspace));
-  check(cudaMemsetAsync(header, 0, kHandoverStateBytes, stream), "cudaMemsetAsync of the workspace");
-  check(cudaMemsetAsync(header + kHandoverStateBytes, 0xff, kHandoverWordBytes, stream),
-        "cudaMemsetAsync of the workspace");
+  check(cudaMemsetAsync(header, 0, kHeaderZeroBytes, stream), "cudaMemsetAsync of the workspace");
+  check(cudaMemsetAsync(header + kHeaderZeroBytes, 0xff, kHeaderWordBytes, stream), "cudaMemsetAsync of the workspace");
   remember_workspace(workspace, bytes);
 }
 
@@ -170,7 +199,8 @@ void route(const Router& router, Source source, const samebits_inputs* inputs, s
           "launch_slice_valid_rows");
   }
   const bool fused = call.form == Form::kFused && num_tokens > 0;
-  const bool bookkeeping_done = fused && launch_all_at_once(call, stream);
+  if (fused) launch_all_at_once(call, stream);
+  const bool is_bookkept = call.bookkeeper == Bookkeeper::kNone || call.bookkeeper == Bookkeeper::kFused;
   for (std::int64_t first = 0; first < num_tokens && !fused; first += call.slices.rows) {
     CallView view = view_of_slice(call, first, std::min(call.slices.rows, num_tokens - first));
     if (call.form) {
@@ -179,7 +209,7 @@ void route(const Router& router, Source source, const samebits_inputs* inputs, s
     }
     check(launch_select(router.view, view, stream), "launch_select");
   }
-  if (wants_bookkeeping(call.outputs) && !bookkeeping_done) launch_bookkeeping(call, stream);
+  if (!is_bookkept) launch_bookkeeping(call, stream);
   write_kernel_name(call, outputs);
 }
 

@@ -126,12 +126,8 @@ __device__ void place_own_slots(const std::int32_t* slot_ids, int num_slots, int
     if (outputs.position_of_slot != nullptr) outputs.position_of_slot[slot] = -1;
     return;
   }
-#ifdef SAMEBITS_MUTANT_ATOMICS_FOR_SLOT_ORDER
-  const auto earlier = static_cast<std::int32_t>(atomicAdd(memory.before + id, 1u));
-#else
   auto earlier = static_cast<std::int32_t>(memory.before[id]) + __popc(lower);
   for (int w = 0; w < warp; ++w) earlier += memory.of_warp[w * gate_rows + id];
-#endif
   const std::int32_t position = slots_of(memory.offsets[id]) + earlier;
   if (outputs.position_of_slot != nullptr) outputs.position_of_slot[slot] = position;
   if (outputs.slot_of_position != nullptr) outputs.slot_of_position[position] = slot;

@@ -9,10 +9,10 @@
 #include <algorithm>
 
 #include "kernels/cuda/pdl.h"
-#include "kernels/fused/bookkeep_few.cuh"
+#include "kernels/dispatch/slot_words.cuh"
+#include "kernels/fused/few_slots.cuh"
 #include "kernels/fused/few_words.cuh"
 #include "kernels/fused/multiply_row.cuh"
-#include "kernels/fused/slots.cuh"
 #include "kernels/fused/words.cuh"
 #include "kernels/logits/decode_tile.cuh"
 #include "kernels/select/choice_columns.cuh"
@@ -123,7 +123,7 @@ __device__ __forceinline__ Column column_of(const FewCall& few, int row, int col
               (std::int64_t{row} * few.ids_stride + column) * ((rare & kWideIds) != 0 ? 8 : 4),
           static_cast<unsigned char*>(few.weights_out) +
               (std::int64_t{row} * few.weights_stride + column) * ((rare & kNarrowWeights) != 0 ? 2 : 4),
-          few.slot_ids + (row * few.sizes.k + column)};
+          {few.slot_ids + (row * few.sizes.k + column), nullptr}};
 }
 
 // A row that block_choice.cuh does not serve, or whose words have not come. The logit is this thread's, if received.
@@ -157,7 +157,7 @@ __device__ __forceinline__ std::uint32_t* id_words(const FewCall& few, const Han
   return few.words + side_of(state) * kWordsOfSide + few.num_tokens * words_of_row<kTokenTiles>(few.chunks);
 }
 __device__ __forceinline__ void write_id(std::uint32_t* word, std::int32_t id) {
-  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(id + 1) : "memory");
+  write_word_bits(word, static_cast<std::uint32_t>(id + 1));
 }
 __device__ __forceinline__ bool receive_id(const std::uint32_t* word, int patience, std::int32_t& id) {
   std::uint32_t found;
@@ -169,25 +169,14 @@ __device__ __forceinline__ bool receive_id(const std::uint32_t* word, int patien
   return true;
 }
 
-// Each block of a row adds 1 to rows_done when its columns are written, and the block that does the bookkeeping 1, and
-// kBookkept if it has all ids. Whoever comes last puts the count back, and does the bookkeeping if that block gave up.
-constexpr std::uint32_t kBookkept = 1u << 16;
-__device__ __forceinline__ bool leaves_bookkeeping(const FewCall& few, std::uint32_t came_before,
-                                                   std::uint32_t amount) {
-  if ((came_before & (kBookkept - 1)) != static_cast<std::uint32_t>(few.num_tokens)) return false;
-  few.state->rows_done = 0;
-  order_accesses();
-  return ((came_before | amount) & kBookkept) == 0;
-}
-__device__ __noinline__ void bookkeep_slowly(const RouterView& router, const CallView& call,
-                                             const BookkeepOutputs& outputs, unsigned char* shared) {
-  bookkeep_few(Block(), call.slot_ids, static_cast<int>(call.num_tokens) * router.columns, router.gate_rows, outputs,
-               few_slots_memory(router.gate_rows, shared));
+// As slot_words.cuh does it, from the slot ids in memory.
+__device__ __noinline__ void bookkeep_slowly(const SlotTask& slots, unsigned char* shared) {
+  bookkeep_in_launch<1>(slots, 0, nullptr, 0, true, shared, [] { return nullptr; });
 }
 
 template <Lean kLean, int kChunks, int kWarps, int kTokenTiles>
 __device__ __forceinline__ void select(const FewCall& few, const RouterView& router, const CallView& call,
-                                       const Bookkeeping& bookkeeping) {
+                                       const SlotTask& slots) {
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ BlockChoice choice;
   __shared__ ColumnRule rule;  // parameters are slow to reach where the row waits for them
@@ -235,26 +224,26 @@ __device__ __forceinline__ void select(const FewCall& few, const RouterView& rou
   if (threadIdx.x == 0) arrive(few);
   if (!few.bookkeeps) return;
   if (thread.rank < thread.k) {
-    const std::int32_t id = chosen ? choice.ids[thread.rank] : *column.slot;
+    const std::int32_t id = chosen ? choice.ids[thread.rank] : *column.slot.id;
     write_id(id_words<kTokenTiles>(few, state) + (row * thread.k + thread.rank), id);
   }
   __syncthreads();  // all columns are written
   __shared__ bool is_left;
   if (threadIdx.x == 0) {
     order_accesses();
-    is_left = leaves_bookkeeping(few, atomicAdd(&few.state->rows_done, 1u), 1);
+    is_left = leaves_bookkeeping(&few.state->rows_done, few.num_tokens, 1, atomicAdd(&few.state->rows_done, 1u), 1);
   }
   __syncthreads();
-  if (is_left) bookkeep_slowly(router, call, bookkeeping.outputs, shared);
+  if (is_left) bookkeep_slowly(slots, shared);
 }
 
 // By a block of its own. Its code runs once before there are ids, so that it need not come from memory afterwards.
 template <int kTokenTiles>
-__device__ __forceinline__ void bookkeep_all(const FewCall& few, const RouterView& router, const CallView& call,
-                                             const BookkeepOutputs& outputs) {
+__device__ __forceinline__ void bookkeep_all(const FewCall& few, const SlotTask& slots) {
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ SlotCounts counts;
   __shared__ bool is_left;
+  const BookkeepOutputs& outputs = slots.outputs;
   const int rank = static_cast<int>(threadIdx.x), num_slots = few.num_tokens * few.sizes.k;
   wait_for_previous_kernel();
   const HandoverState state = read_state(handover_of(few));
@@ -276,15 +265,15 @@ __device__ __forceinline__ void bookkeep_all(const FewCall& few, const RouterVie
     }
     if (all) bookkeep_slots(rank, id, num_slots, few.sizes.experts, few.slot_blocks, outputs, counts);
   }
-  if (rank == 0) is_left = leaves_bookkeeping(few, came_before, amount);
+  if (rank == 0) is_left = leaves_bookkeeping(&few.state->rows_done, few.num_tokens, 1, came_before, amount);
   __syncthreads();
-  if (is_left) bookkeep_slowly(router, call, outputs, shared);
+  if (is_left) bookkeep_slowly(slots, shared);
 }
 
 template <Lean kLean, int kChunks, int kWarps, int kTokenTiles>
 __global__ void __launch_bounds__(kMaxSelectThreads)
     few_kernel(const __grid_constant__ FewCall few, const __grid_constant__ RouterView router,
-               const __grid_constant__ CallView call, const __grid_constant__ Bookkeeping bookkeeping) {
+               const __grid_constant__ CallView call, const __grid_constant__ SlotTask slots) {
   let_next_kernel_start();
   const bool selects = static_cast<int>(blockIdx.x) >= few.multiplying_blocks;
   if (!selects) multiply<kTokenTiles>(few);
@@ -292,14 +281,14 @@ __global__ void __launch_bounds__(kMaxSelectThreads)
   // The compiler puts it behind the other where it sees that one of the two runs; so the barrier tells, of one value.
   if (__syncthreads_or(selects ? 1 : 0) != 0) {
     if (static_cast<int>(blockIdx.x) < few.multiplying_blocks + few.num_tokens) {
-      select<kLean, kChunks, kWarps, kTokenTiles>(few, router, call, bookkeeping);
+      select<kLean, kChunks, kWarps, kTokenTiles>(few, router, call, slots);
     } else {
-      bookkeep_all<kTokenTiles>(few, router, call, bookkeeping.outputs);
+      bookkeep_all<kTokenTiles>(few, slots);
     }
   }
 }
 
-using Kernel = void (*)(FewCall, RouterView, CallView, Bookkeeping);
+using Kernel = void (*)(FewCall, RouterView, CallView, SlotTask);
 
 // The commonest shapes have kernels of their own: of so many chunks, and experts of up to so many warps.
 template <Lean kLean, int kChunks, int kWarps>
@@ -341,7 +330,7 @@ bool fits_int32(std::int64_t stride) {
 }
 
 FewCall few_call(const RouterView& router, const CallView& call, const Handover& handover, const TileGroups& tiles,
-                 const Bookkeeping& bookkeeping) {
+                 const SlotTask& slots) {
   const samebits_router_spec& spec = router.spec;
   FewCall few{};
   few.weights = reinterpret_cast<const Fragment*>(router.weight_fragments);
@@ -357,7 +346,7 @@ FewCall few_call(const RouterView& router, const CallView& call, const Handover&
   few.tiles = router.padded_gate_rows / kTileExperts;
   few.chunks = router.num_chunks;
   few.multiplying_blocks = tiles.groups * router.num_chunks;
-  few.blocks = few.multiplying_blocks + few.num_tokens + (bookkeeping.wanted ? 1 : 0);
+  few.blocks = few.multiplying_blocks + few.num_tokens + slots.num_blocks;
   few.arrivals = static_cast<std::int32_t>(kArrivals) - (few.blocks - 1);
   few.bias = router.selection_bias;
   few.row_class = call.row_class;
@@ -367,14 +356,14 @@ FewCall few_call(const RouterView& router, const CallView& call, const Handover&
   few.ids = call.topk_ids;
   few.weights_out = call.topk_weights;
   few.logits = call.router_logits;
-  few.slot_ids = call.slot_ids;
+  few.slot_ids = call.slots.ids;
   few.ids_stride = static_cast<std::int32_t>(call.ids_stride);
   few.weights_stride = static_cast<std::int32_t>(call.weights_stride);
   few.logits_stride = static_cast<std::int32_t>(call.router_logits_stride);
   few.round_logits = spec.logits_dtype == SAMEBITS_BF16;
   few.rule = column_rule(router, call);
-  few.bookkeeps = bookkeeping.wanted;
-  few.slot_blocks = slot_blocks(call.num_tokens * router.top_k, router.gate_rows, bookkeeping.outputs.block_size);
+  few.bookkeeps = slots.wanted;
+  few.slot_blocks = slots.blocks;
   return few;
 }
 
@@ -389,13 +378,12 @@ bool can_route_few(const RouterView& router, const CallView& call) {
 }
 
 cudaError_t launch_few(const RouterView& router, const CallView& call, const Handover& handover,
-                       const TileGroups& tiles, const Bookkeeping& bookkeeping, cudaStream_t stream) {
-  const FewCall few = few_call(router, call, handover, tiles, bookkeeping);
+                       const TileGroups& tiles, const SlotTask& slots, cudaStream_t stream) {
+  const FewCall few = few_call(router, call, handover, tiles, slots);
   const int threads = std::max(select_threads(router.gate_rows), tiles.warps * kWarpSize + kCopyingThreads);
-  const std::size_t bytes =
-      std::max(static_cast<std::size_t>(lean_bytes(router.gate_rows)), few_slots_bytes(router.gate_rows));
+  const std::size_t bytes = std::max(static_cast<std::size_t>(lean_bytes(router.gate_rows)), slot_bytes(slots.shape));
   return launch_pdl(kernel_of(lean_of(router), few), dim3(static_cast<unsigned>(few.blocks)),
-                    dim3(static_cast<unsigned>(threads)), bytes, stream, few, router, call, bookkeeping);
+                    dim3(static_cast<unsigned>(threads)), bytes, stream, few, router, call, slots);
 }
 
 }  // namespace samebits::cuda

@@ -4,8 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "kernels/cuda/launch.h"
-#include "kernels/fused/bookkeeping.h"
+#include "kernels/dispatch/slots.h"
 #include "kernels/fused/handover.h"
 
 namespace samebits::cuda {
@@ -21,6 +20,6 @@ bool can_route_few(const RouterView& router, const CallView& call);
 
 // launch_fused for such a call.
 cudaError_t launch_few(const RouterView& router, const CallView& call, const Handover& handover,
-                       const TileGroups& tiles, const Bookkeeping& bookkeeping, cudaStream_t stream);
+                       const TileGroups& tiles, const SlotTask& slots, cudaStream_t stream);
 
 }  // namespace samebits::cuda

@@ -3,17 +3,17 @@
 // The first blocks multiply, as the decode form does: a warp has one tile of 16 experts and one chunk. They hand their
 // sums over as words (handover.h), wait for no other block, and are launched first. The blocks behind them have a row
 // each: they fold its words left to right and select. Such a block looks for its words a bounded number of times and
-// then multiplies the row itself, with the same chains, so it ends whatever happens to the others. The last of them to
-// finish its row does the bookkeeping.
+// then multiplies the row itself, with the same chains, so it ends whatever happens to the others. The last blocks do
+// the bookkeeping where it is wanted (dispatch/slot_words.cuh).
 //
-// Grid: (tile groups x chunks) + T blocks. Shared memory: a chunk of the tokens, and the memory of a row or of the
-// bookkeeping.
+// Grid: (tile groups x chunks) + T blocks, and those of the bookkeeping. Shared memory: a chunk of the tokens, and the
+// memory of a row or of the bookkeeping.
 #include "kernels/fused/fused.h"
 
 #include <algorithm>
 
 #include "kernels/cuda/pdl.h"
-#include "kernels/fused/bookkeep_few.cuh"
+#include "kernels/dispatch/slot_words.cuh"
 #include "kernels/fused/few.h"
 #include "kernels/fused/multiply_row.cuh"
 #include "kernels/fused/words.cuh"
@@ -39,6 +39,18 @@ TileGroups tile_groups(const RouterView& router) {
   return {static_cast<int>(ceil_div(tiles, warps)), static_cast<int>(warps)};
 }
 
+// The ids of slots: words behind the sums.
+SAMEBITS_HOST_DEVICE std::int64_t num_sum_words(const RouterView& router, std::int64_t num_tokens) {
+  return num_tokens * router.num_chunks * router.padded_gate_rows;
+}
+SAMEBITS_HOST_DEVICE std::int64_t num_slot_words(const SlotShape& shape) {
+  return round_up(std::int64_t{shape.rows} * shape.words_of_row + row_words(shape), 4);
+}
+__device__ std::uint32_t* slot_words(const RouterView& router, const CallView& call, const Handover& handover,
+                                     const HandoverState& state) {
+  return words_of_side(handover, side_of(state)) + num_sum_words(router, call.num_tokens);
+}
+
 template <int kTokenTiles>
 __device__ void write_sums(const RouterView& router, std::uint32_t* words, int tile, int chunk, int num_rows, int lane,
                            const Accumulator (&sums)[kTokenTiles]) {
@@ -56,7 +68,7 @@ __device__ void write_sums(const RouterView& router, std::uint32_t* words, int t
 
 template <int kTokenTiles>
 __device__ void multiply(const RouterView& router, const CallView& call, const Handover& handover,
-                         const TileGroups& tiles) {
+                         const TileGroups& tiles, const SlotTask& slots) {
   __shared__ alignas(16) std::uint16_t tokens[kTokenTiles * kTileTokens][kSharedStride];
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize, warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int chunk = static_cast<int>(blockIdx.x) / tiles.groups;
@@ -83,8 +95,9 @@ __device__ void multiply(const RouterView& router, const CallView& call, const H
   }
   if (threadIdx.x == 0) {
     add_arrival(handover);
-    const auto words = static_cast<std::uint32_t>(num_rows * router.num_chunks * router.padded_gate_rows);
-    if (blockIdx.x == 0) handover.state->used[side_of(state)] = words;
+    const std::int64_t words = slots.wanted ? num_sum_words(router, call.num_tokens) + num_slot_words(slots.shape)
+                                            : num_sum_words(router, num_rows);
+    if (blockIdx.x == 0) handover.state->used[side_of(state)] = static_cast<std::uint32_t>(words);
   }
   clear_other_side(handover, state, static_cast<unsigned>(tiles.groups * router.num_chunks));
 }
@@ -113,11 +126,11 @@ __device__ __forceinline__ void receive_sums(Block block, const RouterView& rout
 
 // A row, by the code for any spec. False: it has no answer.
 __device__ bool select_any(Block block, const RouterView& router, const CallView& call, const Handover& handover,
-                           std::int64_t row, unsigned char* shared) {
+                           std::int64_t row, HandoverState& state, unsigned char* shared) {
   const RowMemory memory = row_memory(router, block.num_warps(), shared);
   fetch_constants(block, router, memory);
   wait_for_previous_kernel();
-  const HandoverState state = read_state(handover);
+  state = read_state(handover);
   if (row >= valid_rows(call)) return false;
   const RowConstants constants = row_constants(router, call, row);
   receive_sums(block, router, call, handover, state, row, memory.scores, [&](int expert, float sum) {
@@ -129,11 +142,12 @@ __device__ bool select_any(Block block, const RouterView& router, const CallView
 
 template <Lean kLean>
 __device__ __forceinline__ bool select_lean(Block block, const RouterView& router, const CallView& call,
-                                            const Handover& handover, std::int64_t row, unsigned char* shared) {
+                                            const Handover& handover, std::int64_t row, HandoverState& state,
+                                            unsigned char* shared) {
   const LeanMemory memory = lean_memory(router.gate_rows, shared);
   if (has_one_bias(router)) copy_bias(block, router, router.selection_bias, memory.bias);
   wait_for_previous_kernel();
-  const HandoverState state = read_state(handover);
+  state = read_state(handover);
   if (row >= valid_rows(call)) return false;
   const LeanBias bias = lean_bias(router, call, row);
   if (bias.values != nullptr && !has_one_bias(router)) copy_bias(block, router, bias.values, memory.bias);
@@ -152,16 +166,18 @@ __device__ __forceinline__ bool select_lean(Block block, const RouterView& route
   return true;
 }
 
+// Whether the bookkeeping is left to this block.
 template <Lean kLean>
-__device__ void select(const RouterView& router, const CallView& call, const Handover& handover,
-                       const Bookkeeping& bookkeeping, std::int64_t row) {
+__device__ bool select(const RouterView& router, const CallView& call, const Handover& handover, const SlotTask& slots,
+                       std::int64_t row) {
   extern __shared__ __align__(16) unsigned char shared[];
   const Block block;
+  HandoverState state;
   bool received;
   if constexpr (kLean == Lean::kNo) {
-    received = select_any(block, router, call, handover, row, shared);
+    received = select_any(block, router, call, handover, row, state, shared);
   } else {
-    received = select_lean<kLean>(block, router, call, handover, row, shared);
+    received = select_lean<kLean>(block, router, call, handover, row, state, shared);
   }
   if (!received) {
     if (block.warp() == 0) write_no_experts(router, call, row);
@@ -169,38 +185,60 @@ __device__ void select(const RouterView& router, const CallView& call, const Han
     if (block.rank() == 0) add_arrival(handover);
   }
   wait_for_copies();
-  if (bookkeeping.wanted) bookkeep(block, router, call, handover, bookkeeping, shared);
+  if (!slots.wanted) return false;
+  block.sync();  // before threads read what others wrote
+  const std::int32_t* ids = call.slots.ids + row * router.columns;
+  hand_over_ids(slot_words(router, call, handover, state), static_cast<int>(row), router.columns,
+                slots.shape.columns != router.columns, [&](int c) { return ids[c]; });
+  return finish_row(&handover.state->rows_done, slots.num_rows, slots.num_blocks);
+}
+
+__device__ void bookkeep(const RouterView& router, const CallView& call, const Handover& handover,
+                         const SlotTask& slots, int slot_block, bool is_left) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  bookkeep_in_launch<kMostRowWords>(slots, slot_block, &handover.state->rows_done, handover.patience, is_left, shared,
+                                    [&] {
+                                      wait_for_previous_kernel();
+                                      const HandoverState state = read_state(handover);
+                                      __syncthreads();
+                                      if (threadIdx.x == 0) add_arrival(handover);
+                                      return slot_words(router, call, handover, state);
+                                    });
 }
 
 template <Lean kLean>
 __global__ void __launch_bounds__(kMaxThreads)
     fused_kernel(const __grid_constant__ RouterView router, const __grid_constant__ CallView call,
                  const __grid_constant__ Handover handover, const __grid_constant__ TileGroups tiles,
-                 const __grid_constant__ Bookkeeping bookkeeping) {
+                 const __grid_constant__ SlotTask slots) {
   let_next_kernel_start();
   const int multiplying_blocks = tiles.groups * router.num_chunks;
-  if (static_cast<int>(blockIdx.x) < multiplying_blocks) {
+  const int row = static_cast<int>(blockIdx.x) - multiplying_blocks;
+  if (row < 0) {
     if (call.num_tokens <= kTileTokens) {
-      multiply<1>(router, call, handover, tiles);
+      multiply<1>(router, call, handover, tiles, slots);
     } else {
-      multiply<2>(router, call, handover, tiles);
+      multiply<2>(router, call, handover, tiles, slots);
     }
-  } else {
-    select<kLean>(router, call, handover, bookkeeping, static_cast<int>(blockIdx.x) - multiplying_blocks);
+    return;
   }
+  const int slot_block = row - static_cast<int>(call.num_tokens);
+  const bool has_row = slot_block < 0;
+  bool is_left = false;
+  if (has_row) is_left = select<kLean>(router, call, handover, slots, row);
+  if (!has_row || is_left) bookkeep(router, call, handover, slots, slot_block, is_left);
 }
 
 int num_threads(const RouterView& router) {
   return std::max({select_threads(router.gate_rows), tile_groups(router).warps * kWarpSize, kMinThreads});
 }
 
-std::size_t shared_bytes(const RouterView& router) {
-  const std::size_t row = lean_of(router) == Lean::kNo ? row_layout(router, num_threads(router) / kWarpSize).bytes
-                                                       : static_cast<std::size_t>(lean_bytes(router.gate_rows));
-  return std::max(row, few_slots_bytes(router.gate_rows));
+std::size_t row_bytes(const RouterView& router) {
+  return lean_of(router) == Lean::kNo ? row_layout(router, num_threads(router) / kWarpSize).bytes
+                                      : static_cast<std::size_t>(lean_bytes(router.gate_rows));
 }
 
-using Kernel = void (*)(RouterView, CallView, Handover, TileGroups, Bookkeeping);
+using Kernel = void (*)(RouterView, CallView, Handover, TileGroups, SlotTask);
 Kernel kernel_of(Lean lean) {
   switch (lean) {
     case Lean::kSigmoid:
@@ -222,12 +260,15 @@ Kernel kernel_of(Lean lean) {
 bool can_fuse(const RouterView& router, std::int64_t num_tokens) {
   if (num_tokens > kFusedRows || router.num_parts == 0 || router.num_chunks > kMultiplyingBlocks) return false;
   if (tile_groups(router).warps * kWarpSize > kMaxThreads) return false;
-  if (num_tokens * router.num_chunks * router.padded_gate_rows > kWordsOfSide) return false;
-  return shared_bytes(router) <= kMaxSharedBytes;
+  if (num_sum_words(router, num_tokens) > kWordsOfSide) return false;
+  return row_bytes(router) <= kMaxSharedBytes;
 }
 
 bool can_bookkeep(const RouterView& router, std::int64_t num_tokens) {
-  return num_tokens > 0 && num_tokens * router.columns <= kFewSlots;
+  if (num_tokens == 0 || num_tokens * slot_units(router).of_row > kSlotRows) return false;
+  const SlotShape shape = slot_shape_of(router, num_tokens);
+  return num_sum_words(router, num_tokens) + num_slot_words(shape) <= kWordsOfSide &&
+         slot_bytes(shape) <= kMaxSharedBytes;
 }
 
 cudaError_t launch_fused(const RouterView& router, const CallView& call, const Handover& handover,
@@ -235,11 +276,12 @@ cudaError_t launch_fused(const RouterView& router, const CallView& call, const H
   if (call.num_tokens == 0) return cudaSuccess;
   const TileGroups tiles = tile_groups(router);
   const auto threads = static_cast<unsigned>(num_threads(router));
-  const auto blocks = static_cast<unsigned>(tiles.groups * router.num_chunks + call.num_tokens);
-  const Bookkeeping to_do = bookkeeping == nullptr ? Bookkeeping{} : Bookkeeping{true, *bookkeeping};
-  if (can_route_few(router, call)) return launch_few(router, call, handover, tiles, to_do, stream);
-  return launch_pdl(kernel_of(lean_of(router)), dim3(blocks), dim3(threads), shared_bytes(router), stream, router, call,
-                    handover, tiles, to_do);
+  const SlotTask slots = slot_task(router, call, bookkeeping);
+  if (can_route_few(router, call)) return launch_few(router, call, handover, tiles, slots, stream);
+  const std::int64_t blocks = tiles.groups * router.num_chunks + call.num_tokens + slots.num_blocks;
+  const std::size_t bytes = std::max(row_bytes(router), slots.wanted ? slot_bytes(slots.shape) : 0);
+  return launch_pdl(kernel_of(lean_of(router)), dim3(static_cast<unsigned>(blocks)), dim3(threads), bytes, stream,
+                    router, call, handover, tiles, slots);
 }
 
 }  // namespace samebits::cuda

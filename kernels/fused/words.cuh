@@ -32,8 +32,21 @@ __device__ __forceinline__ void order_accesses() {
   asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
+// atomicAdd where `adds`, else 0; what it returns is waited for where it is used, not here.
+__device__ __forceinline__ std::uint32_t add_if(bool adds, std::uint32_t* to, std::uint32_t amount) {
+  std::uint32_t before = 0;
+  asm volatile("{\n.reg .pred adds;\nsetp.ne.u32 adds, %3, 0;\n@adds atom.relaxed.gpu.global.add.u32 %0, [%1], %2;\n}"
+               : "+r"(before)
+               : "l"(to), "r"(amount), "r"(adds ? 1 : 0)
+               : "memory");
+  return before;
+}
+
+__device__ __forceinline__ void write_word_bits(std::uint32_t* word, std::uint32_t bits) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(bits) : "memory");
+}
 __device__ __forceinline__ void write_word(std::uint32_t* word, float value) {
-  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(to_bits(value)) : "memory");
+  write_word_bits(word, to_bits(value));
 }
 __device__ __forceinline__ std::uint32_t read_word(const std::uint32_t* word) {
   std::uint32_t value;

@@ -3,7 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "kernels/cuda/view.h"
+#include "kernels/dispatch/slots.h"
 
 namespace samebits::cuda {
 
@@ -12,8 +12,9 @@ inline constexpr std::size_t kMostSelectBytes = std::size_t{116} << 10;  // that
 // Of a router that lean.h knows: up to 512 experts, of which up to 8 are chosen, and groups of 32 or none.
 bool can_choice_select(const RouterView& router, const CallView& call);
 
-// launch_select for a call that it can; shared_bytes: lean_bytes or more, up to kMostSelectBytes.
+// launch_select for a call that it can; shared_bytes: lean_bytes or more, and slot_bytes with `slots`, up to
+// kMostSelectBytes.
 cudaError_t launch_choice_select(const RouterView& router, const CallView& call, std::size_t shared_bytes,
-                                 cudaStream_t stream);
+                                 const SlotLaunch* slots, cudaStream_t stream);
 
 }  // namespace samebits::cuda

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pdl.h"
+#include "kernels/dispatch/slot_words.cuh"
 #include "kernels/logits/rows.cuh"
 #include "kernels/select/choice_select.h"
 #include "kernels/select/copy_bias.cuh"
@@ -33,19 +34,19 @@ __device__ __forceinline__ void take_row(Team team, const RouterView& router, co
   team.sync();
 }
 
-// A block a row.
+// The row of this block. Whether the bookkeeping is left to it.
 template <Lean kLean>
-__global__ void __launch_bounds__(kMaxSelectThreads)
-    lean_select_kernel(const __grid_constant__ RouterView router, const __grid_constant__ CallView call) {
-  extern __shared__ __align__(16) unsigned char shared[];
+__device__ __forceinline__ bool select_row_of_block(const RouterView& router, const CallView& call,
+                                                    const SlotLaunch& slots, unsigned char* shared) {
   const Block block;
   const LeanMemory memory = lean_memory(router.gate_rows, shared);
-  let_next_kernel_start();
   if (has_one_bias(router)) copy_bias(block, router, router.selection_bias, memory.bias);
   wait_for_previous_kernel();
   const std::int64_t row = blockIdx.x;
   const bool is_padding = row >= valid_rows(call);
   const LeanBias bias = lean_bias(router, call, row);
+  std::uint32_t arrivals = 0;
+  if (slots.task.wanted && block.warp() == 0) arrivals = read_state(slots.handover).arrivals;
   if (!is_padding) {
     if (bias.values != nullptr && !has_one_bias(router)) copy_bias(block, router, bias.values, memory.bias);
     wait_for_copies();
@@ -54,9 +55,28 @@ __global__ void __launch_bounds__(kMaxSelectThreads)
   if (is_padding || !bias.has_answer) {
     wait_for_copies();
     if (block.warp() == 0) write_no_experts(router, call, row);
-    return;
+  } else {
+    lean_select<kLean>(block, router, call, row, bias.values == nullptr ? nullptr : memory.bias, memory);
   }
-  lean_select<kLean>(block, router, call, row, bias.values == nullptr ? nullptr : memory.bias, memory);
+  if (!slots.task.wanted) return false;
+  block.sync();  // before threads read what others wrote
+  const std::int32_t* ids = call.slots.ids + row * router.columns;
+  return end_row(slots.handover, arrivals, static_cast<int>(row), slots.task.num_rows, slots.task.num_blocks,
+                 router.columns, [&](int c) { return ids[c]; });
+}
+
+// A block a row, and more that do the bookkeeping where that is wanted.
+template <Lean kLean>
+__global__ void __launch_bounds__(kMaxSelectThreads)
+    lean_select_kernel(const __grid_constant__ RouterView router, const __grid_constant__ CallView call,
+                       const __grid_constant__ SlotLaunch slots) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  let_next_kernel_start();
+  const int slot_block = static_cast<int>(blockIdx.x - call.num_tokens);
+  const bool has_row = slot_block < 0;
+  bool is_left = false;
+  if (has_row) is_left = select_row_of_block<kLean>(router, call, slots, shared);
+  if (!has_row || is_left) bookkeep_selected(slots.task, slot_block, slots.handover, is_left, shared);
 }
 
 // Blocks that start before the product has ended all go to the multiprocessors that are free first, unless none takes
@@ -68,42 +88,58 @@ constexpr std::size_t spread_bytes(std::int64_t num_blocks) {
 }
 
 // static_bytes: what the kernel has without asking; bytes: what it needs besides.
-template <class Kernel>
-cudaError_t launch_spread(Kernel kernel, std::int64_t num_blocks, unsigned threads, std::size_t static_bytes,
-                          std::size_t bytes, const RouterView& router, const CallView& call, cudaStream_t stream) {
+template <class... Parameters, class... Arguments>
+cudaError_t launch_spread(void (*kernel)(Parameters...), std::int64_t num_blocks, unsigned threads,
+                          std::size_t static_bytes, std::size_t bytes, cudaStream_t stream,
+                          const Arguments&... arguments) {
   // The same for all calls, which may be on several threads.
   const cudaError_t status =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(spread_bytes(1)));
   if (status != cudaSuccess) return status;
   const std::size_t spread = std::max(spread_bytes(num_blocks), static_bytes) - static_bytes;
   return launch_pdl(kernel, dim3(static_cast<unsigned>(num_blocks)), dim3(threads), std::max(spread, bytes), stream,
-                    router, call);
+                    arguments...);
 }
 
 template <Lean kLean>
-cudaError_t launch_block_rows(const RouterView& router, const CallView& call, cudaStream_t stream) {
-  const auto bytes = static_cast<std::size_t>(lean_bytes(router.gate_rows));
-  const std::size_t shared_bytes = std::max(spread_bytes(call.num_tokens), bytes);
-  if (can_choice_select(router, call)) return launch_choice_select(router, call, shared_bytes, stream);
-  if (can_wide_select(router, call)) return launch_wide_select(router, call, shared_bytes, stream);
-  return launch_spread(lean_select_kernel<kLean>, call.num_tokens,
-                       static_cast<unsigned>(select_threads(router.gate_rows)), 0, bytes, router, call, stream);
+cudaError_t launch_block_rows(const RouterView& router, const CallView& call, const SlotLaunch* slots,
+                              cudaStream_t stream) {
+  const std::int64_t blocks = call.num_tokens + (slots != nullptr ? slots->task.num_blocks : 0);
+  const auto bytes = std::max(static_cast<std::size_t>(lean_bytes(router.gate_rows)),
+                              slots != nullptr ? slot_bytes(slots->task.shape) : 0);
+  const std::size_t shared_bytes = std::max(spread_bytes(blocks), bytes);
+  if (can_choice_select(router, call)) return launch_choice_select(router, call, shared_bytes, slots, stream);
+  if (can_wide_select(router, call)) return launch_wide_select(router, call, shared_bytes, slots, stream);
+  return launch_spread(lean_select_kernel<kLean>, blocks, static_cast<unsigned>(select_threads(router.gate_rows)), 0,
+                       bytes, stream, router, call, slots != nullptr ? *slots : SlotLaunch{});
+}
+
+bool takes_warps(const RouterView& router, const CallView& call) {
+  const bool many = call.num_tokens > kMostBlockRows || !can_choice_select(router, call);
+  return many && can_row_select(router, call);
 }
 
 }  // namespace
 
-cudaError_t launch_lean_select(const RouterView& router, const CallView& call, cudaStream_t stream) {
-  const bool many = call.num_tokens > kMostBlockRows || !can_choice_select(router, call);
-  if (many && can_row_select(router, call)) return launch_row_select(router, call, stream);
+bool can_bookkeep_lean(const RouterView& router, const CallView& call) {
+  if (lean_of(router) == Lean::kNo || call.num_tokens == 0 || call.num_tokens > kSlotRows) return false;
+  if (takes_warps(router, call)) return false;
+  const SlotShape shape = slot_shape_of(router, call.num_tokens);
+  return shape.rows * shape.words_of_row + kMostRowWords <= kSlotWordsOfSide && slot_bytes(shape) <= kMostSelectBytes;
+}
+
+cudaError_t launch_lean_select(const RouterView& router, const CallView& call, const SlotLaunch* slots,
+                               cudaStream_t stream) {
+  if (takes_warps(router, call)) return launch_row_select(router, call, stream);
   switch (lean_of(router)) {
     case Lean::kSigmoid:
-      return launch_block_rows<Lean::kSigmoid>(router, call, stream);
+      return launch_block_rows<Lean::kSigmoid>(router, call, slots, stream);
     case Lean::kSigmoidGroups:
-      return launch_block_rows<Lean::kSigmoidGroups>(router, call, stream);
+      return launch_block_rows<Lean::kSigmoidGroups>(router, call, slots, stream);
     case Lean::kSqrtSoftplus:
-      return launch_block_rows<Lean::kSqrtSoftplus>(router, call, stream);
+      return launch_block_rows<Lean::kSqrtSoftplus>(router, call, slots, stream);
     case Lean::kSoftmax:
-      return launch_block_rows<Lean::kSoftmax>(router, call, stream);
+      return launch_block_rows<Lean::kSoftmax>(router, call, slots, stream);
     case Lean::kNo:
       break;
   }

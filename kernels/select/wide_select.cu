@@ -1,6 +1,7 @@
 #include "kernels/select/wide_select.h"
 
 #include "kernels/cuda/pdl.h"
+#include "kernels/dispatch/slot_words.cuh"
 #include "kernels/select/choice_select.h"
 #include "kernels/select/lean.cuh"
 #include "kernels/select/rows_call.cuh"
@@ -51,13 +52,12 @@ __device__ __noinline__ void select_lean(const RouterView& router, const CallVie
   }
 }
 
+// The row of this block. Whether the bookkeeping is left to it.
 template <Lean kLean, int kSums>
-__global__ void __launch_bounds__(kWideThreads, 1)
-    wide_select_kernel(const __grid_constant__ RowsCall call, const __grid_constant__ RouterView router,
-                       const __grid_constant__ CallView full_call) {
-  extern __shared__ __align__(16) unsigned char shared[];
+__device__ __forceinline__ bool select_row_of_block(const RowsCall& call, const RouterView& router,
+                                                    const CallView& full_call, const SlotLaunch& slots,
+                                                    unsigned char* shared) {
   __shared__ WideChoice choice;
-  let_next_kernel_start();
   const int row = static_cast<int>(blockIdx.x);
   const ChoiceThread thread = choice_thread({call.experts, call.k, 0, 0});
   const int rank = thread.rank;
@@ -74,35 +74,58 @@ __global__ void __launch_bounds__(kWideThreads, 1)
   wait_for_previous_kernel();
   int num_rows = call.num_tokens;
   if (call.num_valid_rows != nullptr) num_rows = min(max(*call.num_valid_rows, 0), num_rows);
-  if (row >= num_rows) {
+  bool chosen = false;
+  std::uint32_t arrivals = 0;
+  if (row < num_rows) {
+    float logits[kWideKeys];
+    fold<kSums>(row_of(call.logits, row, call.logits_stride), call.num_sums, call.sum_stride, experts, logits);
+    if (slots.task.wanted && thread.warp() == 0) arrivals = read_state(slots.handover).arrivals;
+    bool has_answer = true;
+    const float* bias_row = call.bias;
+    if (call.bias_variants > 0 && call.row_class != nullptr) {
+      const std::int32_t row_class = call.row_class[row];
+      has_answer = row_class >= 0 && row_class < call.bias_variants;
+      if (has_answer) bias_row += row_class * call.experts;
+    }
+#pragma unroll
+    for (int i = 0; i < kWideKeys; ++i) {
+      if (call.round_logits) logits[i] = round_to_bf16(logits[i]);
+      if (!one_bias) biases[i] = __ldg(bias_row + experts[i]);
+    }
+    chosen = choose_wide<kLean>(thread, logits, biases, has_answer, choice);
+    if (call.router_logits != nullptr) {
+      float* const out = row_of(call.router_logits, row, call.router_logits_stride);
+#pragma unroll
+      for (int i = 0; i < kWideKeys; ++i) out[experts[i]] = logits[i];
+    }
+    if (!chosen) {
+      select_lean<kLean>(router, full_call, row, logits[0], logits[1], has_answer, bias_row, shared);
+    } else if (rank < call.k) {
+      write_scored(call, row, rank, choice.ids[rank], choice.scores[rank],
+                   sum_in_order<kMostWideChosen>(choice.scores));
+    }
+  } else {
+    if (slots.task.wanted && thread.warp() == 0) arrivals = read_state(slots.handover).arrivals;
     if (rank < call.k) write_rare_column(call.rule.rare, column_of(call, row, rank), -1, 0.0f);
-    return;
   }
-  float logits[kWideKeys];
-  fold<kSums>(row_of(call.logits, row, call.logits_stride), call.num_sums, call.sum_stride, experts, logits);
-  bool has_answer = true;
-  const float* bias_row = call.bias;
-  if (call.bias_variants > 0 && call.row_class != nullptr) {
-    const std::int32_t row_class = call.row_class[row];
-    has_answer = row_class >= 0 && row_class < call.bias_variants;
-    if (has_answer) bias_row += row_class * call.experts;
-  }
-#pragma unroll
-  for (int i = 0; i < kWideKeys; ++i) {
-    if (call.round_logits) logits[i] = round_to_bf16(logits[i]);
-    if (!one_bias) biases[i] = __ldg(bias_row + experts[i]);
-  }
-  const bool chosen = choose_wide<kLean>(thread, logits, biases, has_answer, choice);
-  if (call.router_logits != nullptr) {
-    float* const out = row_of(call.router_logits, row, call.router_logits_stride);
-#pragma unroll
-    for (int i = 0; i < kWideKeys; ++i) out[experts[i]] = logits[i];
-  }
-  if (!chosen) {
-    select_lean<kLean>(router, full_call, row, logits[0], logits[1], has_answer, bias_row, shared);
-  } else if (rank < call.k) {
-    write_scored(call, row, rank, choice.ids[rank], choice.scores[rank], sum_in_order<kMostWideChosen>(choice.scores));
-  }
+  if (!slots.task.wanted) return false;
+  if (!chosen) __syncthreads();  // before threads read what others wrote
+  const std::int32_t* ids = call.slots.ids + std::int64_t{row} * call.k;
+  return end_row(slots.handover, arrivals, row, slots.task.num_rows, slots.task.num_blocks, call.k,
+                 [&](int c) { return chosen ? choice.ids[c] : ids[c]; });
+}
+
+template <Lean kLean, int kSums>
+__global__ void __launch_bounds__(kWideThreads, 1)
+    wide_select_kernel(const __grid_constant__ RowsCall call, const __grid_constant__ RouterView router,
+                       const __grid_constant__ CallView full_call, const __grid_constant__ SlotLaunch slots) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  let_next_kernel_start();
+  const int slot_block = static_cast<int>(blockIdx.x) - call.num_tokens;
+  const bool has_row = slot_block < 0;
+  bool is_left = false;
+  if (has_row) is_left = select_row_of_block<kLean, kSums>(call, router, full_call, slots, shared);
+  if (!has_row || is_left) bookkeep_selected(slots.task, slot_block, slots.handover, is_left, shared);
 }
 
 template <Lean kLean>
@@ -119,7 +142,7 @@ bool can_wide_select(const RouterView& router, const CallView& call) {
 }
 
 cudaError_t launch_wide_select(const RouterView& router, const CallView& call, std::size_t shared_bytes,
-                               cudaStream_t stream) {
+                               const SlotLaunch* slots, cudaStream_t stream) {
   const int num_sums = call.given_logits != nullptr ? 1 : call.num_sums;
   const auto kernel = lean_of(router) == Lean::kSigmoid ? kernel_of<Lean::kSigmoid>(num_sums)
                                                         : kernel_of<Lean::kSqrtSoftplus>(num_sums);
@@ -127,8 +150,9 @@ cudaError_t launch_wide_select(const RouterView& router, const CallView& call, s
   const cudaError_t status =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostSelectBytes));
   if (status != cudaSuccess) return status;
-  return launch_pdl(kernel, dim3(static_cast<unsigned>(call.num_tokens)), dim3(kWideThreads), shared_bytes, stream,
-                    rows_call(router, call), router, call);
+  const std::int64_t blocks = call.num_tokens + (slots != nullptr ? slots->task.num_blocks : 0);
+  return launch_pdl(kernel, dim3(static_cast<unsigned>(blocks)), dim3(kWideThreads), shared_bytes, stream,
+                    rows_call(router, call), router, call, slots != nullptr ? *slots : SlotLaunch{});
 }
 
 }  // namespace samebits::cuda

@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/bookkeep.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/dispatch/bookkeep_tiles.h"
 #include "kernels/test/random_bits.h"
 #include "kernels/test_cuda/device_array.h"
 
@@ -29,7 +30,8 @@ std::ostream& operator<<(std::ostream& out, const Shape& s) {
 // How the ids are drawn.
 enum class Ids { kUniform, kOneExpert, kNone, kFewWithout };
 
-Ints draw_ids(const Shape& shape, Ids kind, std::uint64_t seed) {
+// distinct: no id comes twice in a row.
+Ints draw_ids(const Shape& shape, Ids kind, bool distinct, std::uint64_t seed) {
   Ints ids;
   for (std::int64_t slot = 0; slot < shape.num_tokens * shape.columns; ++slot) {
     const std::uint64_t bits = cpu::test::draw(seed, static_cast<std::uint64_t>(slot));
@@ -47,8 +49,36 @@ Ints draw_ids(const Shape& shape, Ids kind, std::uint64_t seed) {
       case Ids::kFewWithout:
         ids.push_back((bits >> 40) % 3 == 0 ? -1 : id);
     }
+    const auto row = ids.end() - 1 - slot % shape.columns;
+    while (distinct && ids.back() >= 0 && std::find(row, ids.end() - 1, ids.back()) != ids.end() - 1)
+      ids.back() = (ids.back() + 1) % shape.gate_rows;
   }
   return ids;
+}
+
+// What does it: launch_bookkeep by ids alone, or launch_bookkeep_tiles with rows or slots as units.
+enum class By { kIds, kRows, kSlots };
+
+RouterView router_of(const Shape& shape, By by) {
+  RouterView router{};
+  router.gate_rows = shape.gate_rows;
+  router.columns = shape.columns;
+  if (by == By::kSlots) router.spec.zero_type = SAMEBITS_ZERO_EXPERTS_IDENTITY_REMAPPED_TO_ID0_WEIGHT0;
+  return router;
+}
+
+// What the selection counts.
+std::vector<std::uint32_t> counts_of(const Shape& shape, By by, const Ints& ids) {
+  const CallSlots tiles = counted_slots(router_of(shape, by), shape.num_tokens, 0, {});
+  EXPECT_EQ(tiles.units_of_row, by == By::kRows ? 1 : shape.columns);
+  std::vector<std::uint32_t> counts(kTileCountBytes / sizeof(std::uint32_t));
+  for (std::size_t slot = 0; slot < ids.size(); ++slot) {
+    if (ids[slot] < 0) continue;
+    const std::size_t unit = by == By::kRows ? slot / static_cast<std::size_t>(shape.columns) : slot;
+    const auto id = static_cast<std::size_t>(ids[slot]);
+    counts.at((unit >> tiles.shift) * static_cast<std::size_t>(tiles.words_of_tile) + id / 4) += 1u << 8 * (id % 4);
+  }
+  return counts;
 }
 
 // All outputs, in the order of BookkeepOutputs.
@@ -95,7 +125,7 @@ std::vector<Ints> cpu_outputs(const Shape& shape, const Ints& ids, unsigned want
   return values;
 }
 
-std::vector<Ints> device_outputs(const Shape& shape, const Ints& ids, unsigned wanted) {
+std::vector<Ints> device_outputs(const Shape& shape, By by, const Ints& ids, unsigned wanted) {
   std::vector<Ints> values = outputs_of(shape, kPoison);
   std::vector<std::unique_ptr<DeviceArray<std::int32_t>>> arrays;
   std::int32_t* to[7];
@@ -105,24 +135,31 @@ std::vector<Ints> device_outputs(const Shape& shape, const Ints& ids, unsigned w
     arrays.push_back(std::make_unique<DeviceArray<std::int32_t>>(guarded));
     to[i] = (wanted >> i & 1) != 0 ? arrays.back()->data() : nullptr;
   }
-  RouterView router{};
-  router.gate_rows = shape.gate_rows;
-  router.columns = shape.columns;
+  const RouterView router = router_of(shape, by);
   Ints with_guard = ids;
   with_guard.push_back(kPoison);
   const DeviceArray<std::int32_t> device_ids(with_guard);
   CallView call{};
   call.num_tokens = shape.num_tokens;
-  call.slot_ids = device_ids.data();
+  call.slots.ids = device_ids.data();
   BookkeepOutputs outputs{};
   outputs.block_size = shape.block_size;
   point(to, outputs);
-  const std::size_t bytes = bookkeep_scratch_bytes(shape.num_tokens, shape.columns, shape.gate_rows);
-  DeviceArray<unsigned char> scratch(bytes + 4);
-  scratch.fill_bytes(0x77);
-  check(launch_bookkeep(router, call, outputs, scratch.data(), bytes, nullptr), "launch_bookkeep");
-  check(cudaDeviceSynchronize(), "bookkeeping");
-  EXPECT_EQ(scratch.read(bytes, 4), std::vector<unsigned char>(4, 0x77)) << "written behind the scratch";
+  if (by == By::kIds) {
+    const std::size_t bytes = bookkeep_scratch_bytes(shape.num_tokens, shape.columns, shape.gate_rows);
+    DeviceArray<unsigned char> scratch(bytes + 4);
+    scratch.fill_bytes(0x77);
+    check(launch_bookkeep(router, call, outputs, scratch.data(), bytes, nullptr), "launch_bookkeep");
+    check(cudaDeviceSynchronize(), "bookkeeping");
+    EXPECT_EQ(scratch.read(bytes, 4), std::vector<unsigned char>(4, 0x77)) << "written behind the scratch";
+  } else {
+    const DeviceArray<std::uint32_t> counts(counts_of(shape, by, ids)), done(std::vector<std::uint32_t>(1, 0));
+    check(launch_bookkeep_tiles(router, call, outputs, {counts.data(), done.data()}, nullptr), "launch_bookkeep_tiles");
+    check(cudaDeviceSynchronize(), "bookkeeping");
+    const std::vector<std::uint32_t> left = counts.read();
+    EXPECT_TRUE(std::all_of(left.begin(), left.end(), [](std::uint32_t x) { return x == 0; })) << "counts are left";
+    EXPECT_EQ(done.read().front(), 0u);
+  }
   for (unsigned i = 0; i < 7; ++i) {
     values[i] = arrays[i]->read();
     EXPECT_EQ(values[i].back(), kPoison) << "written behind output " << i;
@@ -132,24 +169,29 @@ std::vector<Ints> device_outputs(const Shape& shape, const Ints& ids, unsigned w
 }
 
 void expect_same(const Shape& shape, Ids kind, unsigned wanted) {
-  const Ints ids = draw_ids(shape, kind, 5);
-  const std::vector<Ints> found = device_outputs(shape, ids, wanted), right = cpu_outputs(shape, ids, wanted);
-  for (std::size_t i = 0; i < 7; ++i) {
-    if (found[i] == right[i]) continue;
-    const auto at = std::mismatch(found[i].begin(), found[i].end(), right[i].begin());
-    ADD_FAILURE() << shape << ", ids " << static_cast<int>(kind) << ", output " << i << ", place "
-                  << at.first - found[i].begin() << ": " << *at.first << ", not " << *at.second;
+  for (const By by : {By::kIds, By::kRows, By::kSlots}) {
+    if (by != By::kIds && !can_bookkeep_tiles(router_of(shape, by), shape.num_tokens, shape.block_size)) continue;
+    if (by == By::kRows && shape.columns > shape.gate_rows) continue;
+    const Ints ids = draw_ids(shape, kind, by == By::kRows, 5);
+    const std::vector<Ints> found = device_outputs(shape, by, ids, wanted), right = cpu_outputs(shape, ids, wanted);
+    for (std::size_t i = 0; i < 7; ++i) {
+      if (found[i] == right[i]) continue;
+      const auto at = std::mismatch(found[i].begin(), found[i].end(), right[i].begin());
+      ADD_FAILURE() << shape << ", by " << static_cast<int>(by) << ", ids " << static_cast<int>(kind) << ", output "
+                    << i << ", place " << at.first - found[i].begin() << ": " << *at.first << ", not " << *at.second;
+    }
   }
 }
 
 class BookkeepTest : public DeviceTest {};
 
 TEST_F(BookkeepTest, EqualsTheCpu) {
-  const Shape shapes[] = {{0, 8, 256, 0},    {0, 8, 256, 64},   {1, 1, 1, 1},         {1, 1, 1, 128},
-                          {1, 8, 256, 64},   {3, 2, 8, 5},      {128, 8, 288, 128},   {257, 22, 512, 7},
-                          {1000, 1, 3, 16},  {4097, 6, 64, 64}, {5, 64, 2304, 64},    {999, 320, 2560, 32},
-                          {30000, 9, 1, 3},  {8193, 8, 255, 1}, {16384, 8, 1024, 64}, {16385, 8, 1024, 64},
-                          {64, 8, 1025, 64}, {300, 10, 512, 16}};
+  const Shape shapes[] = {{0, 8, 256, 0},      {0, 8, 256, 64},    {1, 1, 1, 1},         {1, 1, 1, 128},
+                          {1, 8, 256, 64},     {3, 2, 8, 5},       {128, 8, 288, 128},   {257, 22, 512, 7},
+                          {1000, 1, 3, 16},    {4097, 6, 64, 64},  {5, 64, 2304, 64},    {999, 320, 2560, 32},
+                          {30000, 9, 1, 3},    {8193, 8, 255, 1},  {16384, 8, 1024, 64}, {16385, 8, 1024, 64},
+                          {64, 8, 1025, 64},   {300, 10, 512, 16}, {32768, 4, 300, 32},  {32769, 3, 300, 32},
+                          {8192, 16, 896, 64}, {700, 40, 100, 16}};
   for (const Shape& shape : shapes) {
     const bool blocks = shape.block_size > 0;
     for (const Ids kind : {Ids::kUniform, Ids::kOneExpert, Ids::kNone, Ids::kFewWithout}) {

@@ -1,9 +1,8 @@
-// The bookkeeping of up to kMostSlots slots by a block that has nothing else to do: what bookkeep_few.cuh computes,
-// with a thread a slot and a thread an expert.
+// The bookkeeping of up to kMostSlots slots by a block that has nothing else to do: what dispatch/slots.cuh computes,
+// with a thread a slot and a thread an expert, and half the instructions, of which each is met once.
 #pragma once
 
-#include "kernels/fused/bookkeeping.h"
-#include "kernels/select/threads.cuh"
+#include "kernels/dispatch/slots.cuh"
 
 namespace samebits::cuda {
 
@@ -18,29 +17,16 @@ struct SlotCounts {
   std::uint32_t of_expert_warps[kMaxSelectThreads / kWarpSize];
 };
 
-// The padded form: slots of a block, how many blocks there is room for, and how many `count` slots take: (count +
-// round)
-// * magic >> 20, as a block of kMostSlots is as good as a larger one.
-struct SlotBlocks {
-  std::int64_t room;
-  std::int32_t size;
-  std::uint32_t round, magic;
-};
-inline SlotBlocks slot_blocks(std::int64_t num_slots, std::int64_t experts, std::int32_t block_size) {
-  if (block_size == 0) return {};
-  const std::uint32_t size = block_size < kMostSlots ? static_cast<std::uint32_t>(block_size) : kMostSlots;
-  const std::int64_t fill = (num_slots < experts ? num_slots : experts) * (std::int64_t{block_size} - 1);
-  return {(num_slots + fill) / block_size, block_size, size - 1, ((1u << 20) + size - 1) / size};
-}
-
 // What no slot and no expert takes; a barrier lies between this and bookkeep_slots.
 __device__ __forceinline__ void fill_slots(int rank, int num_slots, const SlotBlocks& blocks,
                                            const BookkeepOutputs& outputs, SlotCounts& counts) {
   counts.of_warps[rank] = 0;
   if (outputs.slot_of_position != nullptr && rank < num_slots) outputs.slot_of_position[rank] = -1;
-  for (std::int64_t i = rank; outputs.expert_ids != nullptr && i < blocks.room; i += blockDim.x)
-    outputs.expert_ids[i] = -1;
-  for (std::int64_t i = rank; outputs.sorted_token_ids != nullptr && i < blocks.room * blocks.size; i += blockDim.x)
+  const int threads = static_cast<int>(blockDim.x);
+#pragma unroll 1
+  for (int i = rank; outputs.expert_ids != nullptr && i < blocks.room; i += threads) outputs.expert_ids[i] = -1;
+#pragma unroll 1
+  for (int i = rank; outputs.sorted_token_ids != nullptr && i < blocks.room * blocks.size; i += threads)
     outputs.sorted_token_ids[i] = num_slots;
 }
 
@@ -60,7 +46,7 @@ __device__ __forceinline__ void bookkeep_slots(int rank, std::int32_t id, int nu
   __syncthreads();
   const bool is_expert = rank < experts;
   const unsigned count = is_expert ? __dp4a(counts.of_warps[rank], kSumOfBytes, 0u) : 0u;
-  const unsigned num_blocks = (count + blocks.round) * blocks.magic >> 20;
+  const unsigned num_blocks = blocks_of_slots(blocks, count);
   const unsigned mine = num_blocks << 16 | count;
   unsigned sum = mine;
 #pragma unroll
@@ -98,7 +84,7 @@ __device__ __forceinline__ void bookkeep_slots(int rank, std::int32_t id, int nu
     position = static_cast<std::int32_t>(offsets & 0xffffu) + earlier;
     if (outputs.slot_of_position != nullptr) outputs.slot_of_position[position] = rank;
     if (outputs.sorted_token_ids != nullptr)
-      outputs.sorted_token_ids[std::int64_t{offsets >> 16} * blocks.size + earlier] = rank;
+      outputs.sorted_token_ids[static_cast<int>(offsets >> 16) * blocks.size + earlier] = rank;
   }
   if (outputs.position_of_slot != nullptr) outputs.position_of_slot[rank] = position;
 }
