@@ -161,6 +161,21 @@ void launch_all_at_once(const Call& call, cudaStream_t stream) {
   check(launch_fused(router, view, handover, bookkeeps ? &outputs : nullptr, stream), "launch_fused");
 }
 
+// Returns whether the bookkeeping is done.
+bool launch_selection(const Call& call, const CallView& view, cudaStream_t stream) {
+  const RouterView& router = call.router.view;
+  const bool bookkeeps =
+      call.bookkeeper == Bookkeeper::kOther && call.slices.count == 1 && can_bookkeep_lean(router, view);
+  SlotLaunch slots{};
+  if (bookkeeps) {
+    const BookkeepOutputs outputs = bookkeep_outputs(call.outputs);
+    slots = {slot_task(router, view, &outputs), call.workspace.slots};
+    slots.handover.patience = handover_patience();
+  }
+  check(launch_select(router, view, stream, bookkeeps ? &slots : nullptr), "launch_select");
+  return bookkeeps;
+}
+
 void write_kernel_name(const Call& call, samebits_outputs* outputs) {
   if (outputs->struct_size < offsetof(samebits_outputs, kernel_name) + sizeof(outputs->kernel_name)) return;
   std::string name = std::string("cuda/tc256/") + (call.form ? form_name(*call.form) : "select");
@@ -200,14 +215,14 @@ void route(const Router& router, Source source, const samebits_inputs* inputs, s
   }
   const bool fused = call.form == Form::kFused && num_tokens > 0;
   if (fused) launch_all_at_once(call, stream);
-  const bool is_bookkept = call.bookkeeper == Bookkeeper::kNone || call.bookkeeper == Bookkeeper::kFused;
+  bool is_bookkept = call.bookkeeper == Bookkeeper::kNone || call.bookkeeper == Bookkeeper::kFused;
   for (std::int64_t first = 0; first < num_tokens && !fused; first += call.slices.rows) {
     CallView view = view_of_slice(call, first, std::min(call.slices.rows, num_tokens - first));
     if (call.form) {
       const LogitsStage stage{*call.form, call.inputs.hidden_states, call.copies_rows, call.workspace};
       launch_logits(router.view, stage, first, view, stream);
     }
-    check(launch_select(router.view, view, stream), "launch_select");
+    is_bookkept = launch_selection(call, view, stream) || is_bookkept;
   }
   if (!is_bookkept) launch_bookkeeping(call, stream);
   write_kernel_name(call, outputs);
