@@ -56,7 +56,9 @@ Bookkeeper bookkeeper_of(const Call& call) {
   const std::int64_t num_tokens = call.inputs.num_tokens;
   if (!wants_bookkeeping(call.outputs)) return Bookkeeper::kNone;
   if (call.form == Form::kFused) return can_bookkeep(router, num_tokens) ? Bookkeeper::kFused : Bookkeeper::kOther;
-  return Bookkeeper::kOther;
+  const bool by_tiles = num_tokens * router.columns > kFewSlotsForTiles &&
+                        can_bookkeep_tiles(router, num_tokens, call.outputs.block_size);
+  return by_tiles ? Bookkeeper::kTiles : Bookkeeper::kOther;
 }
 
 Call checked_call(const Router& router, Source source, const samebits_inputs* inputs_from,
