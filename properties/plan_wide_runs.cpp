@@ -129,7 +129,8 @@ class WideRuns {
 
   void add_other_router() {
     RunRequest run = drawn("history/other_router", past(1, 40));
-    run.other_router = one_in(2) ? OtherRouter::kBefore : OtherRouter::kBeside;
+    constexpr OtherRouter kKinds[] = {OtherRouter::kBefore, OtherRouter::kBeside, OtherRouter::kAtOnce};
+    run.other_router = kKinds[choices_.below(claims_.device_memory ? 2 : 3)];
     plan_.push_back(std::move(run));
   }
 

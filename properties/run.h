@@ -39,8 +39,9 @@ struct EarlierCall {
 };
 
 // Another router of twice the scale, from the same constants in reverse order, that routes the first row before the run
-// is made, and then is destroyed, or lives on until the run is over.
-enum class OtherRouter : std::uint8_t { kNone, kBefore, kBeside };
+// is made, and then is destroyed, or lives on until the run is over. kAtOnce, host memory only: it lives on and is
+// called again and again by the thread that created both, while a new thread makes the call of the run.
+enum class OtherRouter : std::uint8_t { kNone, kBefore, kBeside, kAtOnce };
 
 enum class Launch : std::uint8_t {
   kDirect,

@@ -321,7 +321,9 @@ void LocalRouter::route(const RunRequest& request, RunResult& result) {
       call_router(function, [&] { return table_.workspace_init(router_, workspace.data(), workspace_bytes, stream); });
   if (status == SAMEBITS_OK) {
     function = route_function();
-    status = make_calls(request, calls, workspace.data(), result);
+    status = request.other_router == properties::OtherRouter::kAtOnce
+                 ? make_calls_at_once(other->get(), request, calls.back(), workspace.data())
+                 : make_calls(request, calls, workspace.data(), result);
   }
   const std::string failure = status == SAMEBITS_OK ? std::string() : failure_text(function, status, router_);
   memory_->synchronize();

@@ -58,6 +58,8 @@ class LocalRouter final : public RouterUnderTest {
   void destroy_router(samebits_router* router);
   samebits_status make_calls(const properties::RunRequest& request, std::deque<CallBuffers>& calls, void* workspace,
                              properties::RunResult& result);
+  samebits_status make_calls_at_once(const samebits_router* other, const properties::RunRequest& request,
+                                     CallBuffers& call, void* workspace);  // concurrent_calls.cpp
   samebits_status make_late_call(properties::InputTensor late, CallBuffers& call, void* workspace);
   samebits_status replay_calls(std::deque<CallBuffers>& calls, void* workspace, properties::RunResult& result);
   samebits_status call_route(const samebits_router* router, CallBuffers& call, void* workspace, void* stream,

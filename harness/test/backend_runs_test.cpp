@@ -109,6 +109,21 @@ TEST(LocalRouterRuns, TheWorkspaceIsMadeForTheLargestCall) {
   EXPECT_THAT(run_once(*in_process("large_workspace"), small, request).message, HasSubstr(" for 5 tokens; "));
 }
 
+TEST(LocalRouterRuns, CallsAtOnceAreMadeByAThreadThatCreatedNoRouter) {
+  const SmallCase small = small_case(3);
+  const auto router = in_process("thread_of_create");  // the weights are the routers that the calling thread created
+  RunRequest request = all_rows(small);
+  EXPECT_THAT(run_once(*router, small, request).outputs.topk_weights, Each(1.0f));
+  request.other_router = properties::OtherRouter::kAtOnce;
+  const RunResult result = run_once(*router, small, request);
+  EXPECT_EQ(result.status, Status::kOk) << result.message;
+  EXPECT_THAT(result.outputs.topk_weights, Each(0.0f));
+  const RunResult failed = run_once(*in_process("error"), small, request);
+  EXPECT_EQ(failed.status, Status::kError);
+  const RunResult thrown = run_once(*in_process("throws"), small, request);
+  EXPECT_EQ(thrown.status, Status::kCrashed) << thrown.message;
+}
+
 TEST(LocalRouterRuns, AnEarlierCallThatFailsIsTheResult) {
   const SmallCase small = small_case(4);
   RunRequest request = all_rows(small);

@@ -113,6 +113,22 @@ AbiFaults around_only_router() {
   return faults;
 }
 
+// Constants that the creating thread alone can see.
+thread_local int created_here = 0;
+
+samebits_status only_in_the_creating_thread(RouteCall& call) {
+  return spoil_first_row(call, created_here == 0);
+}
+
+AbiFaults around_creating_thread() {
+  AbiFaults faults = around_route<only_in_the_creating_thread>();
+  faults.create = [](const samebits_router_spec* spec, const samebits_constants* constants, samebits_router** router) {
+    ++created_here;
+    return samebits_create(spec, constants, router);
+  };
+  return faults;
+}
+
 }  // namespace
 
 std::vector<Mutant> unlisted_history_mutants() {
@@ -174,6 +190,14 @@ std::vector<Mutant> unlisted_history_mutants() {
        {"glm-5.3-flash"},
        good,
        around_route_keeping<epoch_of_8_bits, handover_bytes, true>()},
+      {"U130",
+       "only_in_the_creating_thread",
+       "a call by another thread than the one that created the router is wrong",
+       "history",
+       "",
+       {"glm-5.3-flash"},
+       good,
+       around_creating_thread()},
   };
 }
 

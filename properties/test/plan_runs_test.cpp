@@ -217,7 +217,7 @@ TEST(PlanRuns, HistoriesOfManyRowsAndOtherRouters) {
               1);
   }
   const auto others = runs_of_many_keys("history/other_router");
-  for (const OtherRouter other : {OtherRouter::kBefore, OtherRouter::kBeside}) {
+  for (const OtherRouter other : {OtherRouter::kBefore, OtherRouter::kBeside, OtherRouter::kAtOnce}) {
     EXPECT_TRUE(any(others, [&](const RunRequest& run) { return run.other_router == other; }));
   }
 }

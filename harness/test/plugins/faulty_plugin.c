@@ -12,6 +12,10 @@ struct samebits_router {
   const float* bias; /* the caller's memory: only FAULT_KEEP_CONSTANT reads it in a call */
 };
 
+#ifdef FAULT_THREAD_OF_CREATE
+static __thread int created_here; /* how many routers this thread has created */
+#endif
+
 static void* volatile nowhere = NULL;
 static inline void crash(void) {
   *(int*)nowhere = 1;
@@ -134,6 +138,9 @@ samebits_status samebits_create(const samebits_router_spec* spec, const samebits
 #elif defined(FAULT_CHANGE_CONSTANT)
   ((float*)constants->selection_bias.data)[1] = 99.0f;
 #endif
+#ifdef FAULT_THREAD_OF_CREATE
+  ++created_here;
+#endif
   *router = malloc(sizeof(**router));
   (*router)->spec = *spec;
   (*router)->bias = constants->selection_bias.data;
@@ -215,6 +222,8 @@ samebits_status samebits_route(const samebits_router* router, const samebits_inp
   fflush(stdout);
 #elif defined(FAULT_THROWS)
   throw_exception();
+#elif defined(FAULT_THREAD_OF_CREATE)
+  weight = (float)created_here;
 #elif defined(FAULT_KEEP_CONSTANT)
   weight = router->bias[0];
 #elif defined(FAULT_CHANGE_INPUT)
