@@ -7,6 +7,7 @@
 #include "kernels/fused/few.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/cuda/pdl.h"
 #include "kernels/dispatch/slot_words.cuh"
@@ -18,13 +19,16 @@
 #include "kernels/select/choice_columns.cuh"
 #include "kernels/select/copy_bias.cuh"
 #include "kernels/select/lean.cuh"
+#include "kernels/select/wide_choice.cuh"
 
 namespace samebits::cuda {
 namespace {
 
 constexpr int kMaxRows = 16;
 static_assert(kMaxRows * kMostChosen <= kMostSlots);
-constexpr int kCopyingThreads = 4 * kWarpSize;  // the fewest that copy the tokens
+constexpr int kCopyingThreads = 4 * kWarpSize;  // the fewest that copy the tokens ...
+constexpr int kFewestCopyingWarps = 2;          // ... but where experts are many
+static_assert(kWideThreads == kMaxSelectThreads);
 
 // What the launch reads of router, call and hand-over, in the order of its use.
 struct FewCall {
@@ -67,7 +71,7 @@ __device__ __forceinline__ void arrive(const FewCall& few) {
                : "memory");
 }
 
-template <int kTokenTiles>
+template <int kTokenTiles, int kOfThread>
 __device__ __forceinline__ void multiply(const FewCall& few) {
   __shared__ alignas(16) std::uint16_t tokens[kTokenTiles * kTileTokens][kSharedStride];
   const int lane = Warp().rank(), warp = Block().warp();
@@ -101,17 +105,17 @@ __device__ __forceinline__ void multiply(const FewCall& few) {
       Accumulator sums[1] = {};
 #pragma unroll
       for (int s = 0; s < kChunkSteps; ++s) multiply_tile(sums[0], weights[s], tokens_of_step(tokens, 0, s, lane));
-      write_side_by_side(words, few.chunks, num_rows, chunk, tile, lane, sums[0]);
+      write_side_by_side<kOfThread>(words, few.chunks, num_rows, chunk, tile, lane, sums[0]);
     } else {
-      write_rows(words, few.chunks, num_rows, chunk, tile, lane,
-                 multiply_halves(weights, [&](int n, int s) { return tokens_of_step(tokens, n, s, lane); }));
+      write_rows<kOfThread>(words, few.chunks, num_rows, chunk, tile, lane,
+                            multiply_halves(weights, [&](int n, int s) { return tokens_of_step(tokens, n, s, lane); }));
     }
   }
   if (threadIdx.x == 0) {
     arrive(few);
     if (blockIdx.x == 0) {
       few.state->used[side] =
-          static_cast<std::uint32_t>(few.num_tokens * words_of_row<kTokenTiles>(few.chunks) + kMostSlots);
+          static_cast<std::uint32_t>(few.num_tokens * words_of_row<kTokenTiles, kOfThread>(few.chunks) + kMostSlots);
     }
   }
   clear_other_side(handover_of(few), state, static_cast<unsigned>(few.multiplying_blocks));
@@ -126,21 +130,34 @@ __device__ __forceinline__ Column column_of(const FewCall& few, int row, int col
           {few.slot_ids + (row * few.sizes.k + column), nullptr}};
 }
 
-// A row that block_choice.cuh does not serve, or whose words have not come. The logit is this thread's, if received.
-template <Lean kLean>
+// The logits of a thread's experts, which are kMaxSelectThreads apart.
+template <int kOfThread>
+struct Logits {
+  float values[kOfThread];
+};
+
+// A row that block_choice.cuh or wide_choice.cuh does not serve, or whose words have not come. The logits are this
+// thread's, if received.
+template <Lean kLean, int kOfThread>
 __device__ __noinline__ void select_slowly(const RouterView& router, const CallView& call, int row, bool received,
-                                           float logit, bool has_answer, const float* bias, unsigned char* shared) {
+                                           Logits<kOfThread> logits, bool has_answer, const float* bias,
+                                           unsigned char* shared) {
   const Block block;
   const LeanMemory memory = lean_memory(router.gate_rows, shared);
-  const int expert = block.rank();
-  if (!block.sync_all(received)) {
-    multiply_row(block, router, call.input + row * call.input_stride, memory.scores);
-    if (expert < router.gate_rows) logit = lean_logit(router, memory.scores[expert]);
-    block.sync();
+  const bool complete = block.sync_all(received);
+  if (!complete) multiply_row(block, router, call.input + row * call.input_stride, memory.scores);
+#pragma unroll
+  for (int i = 0; i < kOfThread; ++i) {
+    const int expert = block.rank() + i * kMaxSelectThreads;
+    if (!complete && expert < router.gate_rows) logits.values[i] = lean_logit(router, memory.scores[expert]);
   }
-  if (expert < router.gate_rows) {
-    if (call.router_logits != nullptr) call.router_logits[row * call.router_logits_stride + expert] = logit;
-    take_logit<kLean>(memory, bias, expert, logit);
+  block.sync();
+#pragma unroll
+  for (int i = 0; i < kOfThread; ++i) {
+    const int expert = block.rank() + i * kMaxSelectThreads;
+    if (expert >= router.gate_rows) continue;
+    if (call.router_logits != nullptr) call.router_logits[row * call.router_logits_stride + expert] = logits.values[i];
+    take_logit<kLean>(memory, bias, expert, logits.values[i]);
   }
   block.sync();
   if (has_answer) {
@@ -154,7 +171,7 @@ __device__ __noinline__ void select_slowly(const RouterView& router, const CallV
 // more than the id, so that -1 is no kNoWord.
 template <int kTokenTiles>
 __device__ __forceinline__ std::uint32_t* id_words(const FewCall& few, const HandoverState& state) {
-  return few.words + side_of(state) * kWordsOfSide + few.num_tokens * words_of_row<kTokenTiles>(few.chunks);
+  return few.words + side_of(state) * kWordsOfSide + few.num_tokens * words_of_row<kTokenTiles, 1>(few.chunks);
 }
 __device__ __forceinline__ void write_id(std::uint32_t* word, std::int32_t id) {
   write_word_bits(word, static_cast<std::uint32_t>(id + 1));
@@ -174,18 +191,39 @@ __device__ __noinline__ void bookkeep_slowly(const SlotTask& slots, unsigned cha
   bookkeep_in_launch<1>(slots, 0, nullptr, 0, true, shared, [] { return nullptr; });
 }
 
+// Experts of a thread in the kernel of so many warps of experts.
+template <int kWarps>
+inline constexpr int kOfThread = kWarps <= kMostChoiceWarps ? 1 : kWideKeys;
+inline constexpr int kWideWarps = kMostWideExperts / kWarpSize;
+
+template <Lean kLean, int kWarps>
+__device__ __forceinline__ bool choose(const ChoiceThread& thread, const ChoiceSizes& sizes, const Logits<1>& logits,
+                                       const float (&biases)[1], bool ready, BlockChoice& choice) {
+  return choose_by_block<kLean, kWarps>(thread, sizes, logits.values[0], biases[0], ready, choice);
+}
+template <Lean kLean, int kWarps>
+__device__ __forceinline__ bool choose(const ChoiceThread& thread, const ChoiceSizes&, const Logits<kWideKeys>& logits,
+                                       const float (&biases)[kWideKeys], bool ready, WideChoice& choice) {
+  return choose_wide<kLean>(thread, logits.values, biases, ready, choice);
+}
+
 template <Lean kLean, int kChunks, int kWarps, int kTokenTiles>
 __device__ __forceinline__ void select(const FewCall& few, const RouterView& router, const CallView& call,
                                        const SlotTask& slots) {
+  constexpr int kExperts = kOfThread<kWarps>;
   extern __shared__ __align__(16) unsigned char shared[];
-  __shared__ BlockChoice choice;
+  __shared__ std::conditional_t<kExperts == 1, BlockChoice, WideChoice> choice;
   __shared__ ColumnRule rule;  // parameters are slow to reach where the row waits for them
   const Block block;
   const int row = static_cast<int>(blockIdx.x) - few.multiplying_blocks;
   const ChoiceThread thread = choice_thread(few.sizes);
-  const int expert = min(thread.rank, thread.experts - 1);  // threads behind the last do as that one does
-  float bias = 0.0f;
-  if (few.bias_variants == 1) bias = __ldg(few.bias + expert);
+  int experts[kExperts];  // threads behind the last do as that one does
+  float bias[kExperts] = {};
+#pragma unroll
+  for (int i = 0; i < kExperts; ++i) {
+    experts[i] = min(thread.rank + i * kMaxSelectThreads, thread.experts - 1);
+    if (few.bias_variants == 1) bias[i] = __ldg(few.bias + experts[i]);
+  }
   wait_for_previous_kernel();
   const HandoverState state = read_state(handover_of(few));
   if (thread.rank == 0) rule = few.rule;
@@ -201,19 +239,28 @@ __device__ __forceinline__ void select(const FewCall& few, const RouterView& rou
       has_answer = row_class >= 0 && row_class < few.bias_variants;
       if (has_answer) biases += row_class * few.sizes.experts;
     }
-    if (few.bias_variants > 1) bias = __ldg(biases + expert);
-    float* const logit_at =
-        few.logits == nullptr ? nullptr : few.logits + (std::int64_t{row} * few.logits_stride + expert);
-    const std::uint32_t* words =
-        few.words + side_of(state) * kWordsOfSide +
-        (row * words_of_row<kTokenTiles>(few.chunks) + expert * (kTokenTiles == 1 ? kSideBySide : 1));
-    float logit = 0.0f;
-    const bool received = receive_sum<kChunks, kTokenTiles>(words, few.chunks, few.patience, logit);
-    if (few.round_logits) logit = round_to_bf16(logit);
-    chosen = choose_by_block<kLean, kWarps>(thread, few.sizes, logit, bias, received && has_answer, choice);
-    if (logit_at != nullptr && received) *logit_at = logit;
+    const std::uint32_t* words[kExperts];
+#pragma unroll
+    for (int i = 0; i < kExperts; ++i) {
+      if (few.bias_variants > 1) bias[i] = __ldg(biases + experts[i]);
+      words[i] =
+          few.words + side_of(state) * kWordsOfSide +
+          (row * words_of_row<kTokenTiles, kExperts>(few.chunks) + experts[i] * (kTokenTiles == 1 ? kSideBySide : 1));
+    }
+    float* const logits_at = few.logits == nullptr ? nullptr : few.logits + std::int64_t{row} * few.logits_stride;
+    Logits<kExperts> logits{};
+    const bool received = receive_sums<kChunks, kTokenTiles>(words, few.chunks, few.patience, logits.values);
+    if (few.round_logits) {
+#pragma unroll
+      for (int i = 0; i < kExperts; ++i) logits.values[i] = round_to_bf16(logits.values[i]);
+    }
+    chosen = choose<kLean, kWarps>(thread, few.sizes, logits, bias, received && has_answer, choice);
+    if (logits_at != nullptr && received) {
+#pragma unroll
+      for (int i = 0; i < kExperts; ++i) logits_at[experts[i]] = logits.values[i];
+    }
     if (!chosen) {
-      select_slowly<kLean>(router, call, row, received, logit, has_answer, biases, shared);
+      select_slowly<kLean>(router, call, row, received, logits, has_answer, biases, shared);
     } else if (thread.rank < thread.k) {
       write_chosen(thread.rank, column, rule, choice);
     }
@@ -276,13 +323,13 @@ __global__ void __launch_bounds__(kMaxSelectThreads)
                const __grid_constant__ CallView call, const __grid_constant__ SlotTask slots) {
   let_next_kernel_start();
   const bool selects = static_cast<int>(blockIdx.x) >= few.multiplying_blocks;
-  if (!selects) multiply<kTokenTiles>(few);
+  if (!selects) multiply<kTokenTiles, kOfThread<kWarps>>(few);
   // The multiplying blocks are to find their code at the start of the kernel, where it comes from memory the sooner.
   // The compiler puts it behind the other where it sees that one of the two runs; so the barrier tells, of one value.
   if (__syncthreads_or(selects ? 1 : 0) != 0) {
     if (static_cast<int>(blockIdx.x) < few.multiplying_blocks + few.num_tokens) {
       select<kLean, kChunks, kWarps, kTokenTiles>(few, router, call, slots);
-    } else {
+    } else if constexpr (kOfThread<kWarps> == 1) {
       bookkeep_all<kTokenTiles>(few, slots);
     }
   }
@@ -304,7 +351,11 @@ template <Lean kLean>
 Kernel kernel_of_any_shape(const FewCall& few) {
   return kernel_of_shape<kLean, kAnyChunks, kMostChoiceWarps>(few);
 }
-Kernel kernel_of(Lean lean, const FewCall& few) {
+Kernel kernel_of(Lean lean, bool wide, const FewCall& few) {
+  if (wide && has_shape<Lean::kSigmoid, 28, kWideWarps>(lean, few))
+    return kernel_of_shape<Lean::kSigmoid, 28, kWideWarps>(few);
+  if (wide && lean == Lean::kSigmoid) return kernel_of_shape<Lean::kSigmoid, kAnyChunks, kWideWarps>(few);
+  if (wide) return kernel_of_shape<Lean::kSqrtSoftplus, kAnyChunks, kWideWarps>(few);
   if (has_shape<Lean::kSigmoid, 16, 12>(lean, few)) return kernel_of_shape<Lean::kSigmoid, 16, 12>(few);
   if (has_shape<Lean::kSigmoidGroups, 28, 8>(lean, few)) return kernel_of_shape<Lean::kSigmoidGroups, 28, 8>(few);
   if (has_shape<Lean::kSigmoid, 28, 12>(lean, few)) return kernel_of_shape<Lean::kSigmoid, 28, 12>(few);
@@ -327,6 +378,16 @@ Kernel kernel_of(Lean lean, const FewCall& few) {
 
 bool fits_int32(std::int64_t stride) {
   return stride >= 0 && stride < (std::int64_t{1} << 26);
+}
+
+// Whether a thread of a row has two experts.
+bool is_wide(const RouterView& router) {
+  return !can_choose_by_block(router);
+}
+bool can_be_wide(const RouterView& router, const TileGroups& tiles) {
+  const Lean lean = lean_of(router);
+  return (lean == Lean::kSigmoid || lean == Lean::kSqrtSoftplus) && can_choose_wide(router.gate_rows, router.top_k) &&
+         (tiles.warps + kFewestCopyingWarps) * kWarpSize <= kWideThreads;
 }
 
 FewCall few_call(const RouterView& router, const CallView& call, const Handover& handover, const TileGroups& tiles,
@@ -369,10 +430,11 @@ FewCall few_call(const RouterView& router, const CallView& call, const Handover&
 
 }  // namespace
 
-bool can_route_few(const RouterView& router, const CallView& call) {
-  return lean_of(router) != Lean::kNo && can_choose_by_block(router) && router.num_parts == 1 &&
-         router.hidden_size % kChunkWidth == 0 && router.num_chunks <= kMostChunks &&
-         call.num_tokens * round_up(router.num_chunks, kSideBySide) * kWordStride + kMostSlots <= kWordsOfSide &&
+bool can_route_few(const RouterView& router, const CallView& call, const TileGroups& tiles, bool bookkeeps) {
+  const std::int64_t stride = is_wide(router) ? kWordStride<kWideKeys> : kWordStride<1>;
+  return lean_of(router) != Lean::kNo && (!is_wide(router) || (can_be_wide(router, tiles) && !bookkeeps)) &&
+         router.num_parts == 1 && router.hidden_size % kChunkWidth == 0 && router.num_chunks <= kMostChunks &&
+         call.num_tokens * round_up(router.num_chunks, kSideBySide) * stride + kMostSlots <= kWordsOfSide &&
          call.num_tokens <= kMaxRows && fits_int32(call.input_stride) && fits_int32(call.ids_stride) &&
          fits_int32(call.weights_stride) && fits_int32(call.router_logits_stride);
 }
@@ -380,9 +442,11 @@ bool can_route_few(const RouterView& router, const CallView& call) {
 cudaError_t launch_few(const RouterView& router, const CallView& call, const Handover& handover,
                        const TileGroups& tiles, const SlotTask& slots, cudaStream_t stream) {
   const FewCall few = few_call(router, call, handover, tiles, slots);
-  const int threads = std::max(select_threads(router.gate_rows), tiles.warps * kWarpSize + kCopyingThreads);
+  const bool wide = is_wide(router);
+  const int threads =
+      wide ? kWideThreads : std::max(select_threads(router.gate_rows), tiles.warps * kWarpSize + kCopyingThreads);
   const std::size_t bytes = std::max(static_cast<std::size_t>(lean_bytes(router.gate_rows)), slot_bytes(slots.shape));
-  return launch_pdl(kernel_of(lean_of(router), few), dim3(static_cast<unsigned>(few.blocks)),
+  return launch_pdl(kernel_of(lean_of(router), wide, few), dim3(static_cast<unsigned>(few.blocks)),
                     dim3(static_cast<unsigned>(threads)), bytes, stream, few, router, call, slots);
 }
 

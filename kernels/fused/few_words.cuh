@@ -9,7 +9,9 @@
 
 namespace samebits::cuda {
 
-inline constexpr int kWordStride = kMaxSelectThreads;  // experts of a chunk in the words of a row
+// Experts of a chunk in the words of a row, where a thread has so many of them.
+template <int kOfThread>
+inline constexpr int kWordStride = kOfThread* kMaxSelectThreads;
 inline constexpr int kSideBySide = 4, kSideBySideRows = 4;
 static_assert(kSideBySideRows <= kTileTokens);
 inline constexpr int kMostChunks = 28, kAnyChunks = 0;
@@ -17,15 +19,17 @@ inline constexpr int kMostChunks = 28, kAnyChunks = 0;
 __device__ __forceinline__ int quads_of(int chunks) {
   return (chunks + kSideBySide - 1) / kSideBySide;
 }
-template <int kTokenTiles>
+template <int kTokenTiles, int kOfThread>
 __device__ __forceinline__ int words_of_row(int chunks) {
-  return (kTokenTiles == 1 ? quads_of(chunks) * kSideBySide : chunks) * kWordStride;
+  return (kTokenTiles == 1 ? quads_of(chunks) * kSideBySide : chunks) * kWordStride<kOfThread>;
 }
 
+template <int kOfThread>
 __device__ __forceinline__ void write_side_by_side(std::uint32_t* words, int chunks, int num_rows, int chunk, int tile,
                                                    int lane, const Accumulator& sums) {
-  const int row = 2 * (lane % 4), row_words = words_of_row<1>(chunks);
-  words += row * row_words + (chunk / kSideBySide * kWordStride + tile * kTileExperts + lane / 4) * kSideBySide +
+  const int row = 2 * (lane % 4), row_words = words_of_row<1, kOfThread>(chunks);
+  words += row * row_words +
+           (chunk / kSideBySide * kWordStride<kOfThread> + tile * kTileExperts + lane / 4) * kSideBySide +
            chunk % kSideBySide;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -57,10 +61,11 @@ __device__ __forceinline__ HalfSums multiply_halves(const Fragment (&weights)[kC
   }
   return sums;
 }
+template <int kOfThread>
 __device__ __forceinline__ void write_rows(std::uint32_t* words, int chunks, int num_rows, int chunk, int tile,
                                            int lane, const HalfSums& sums) {
-  const int row = lane / 4, row_words = words_of_row<2>(chunks);
-  words += row * row_words + chunk * kWordStride + tile * kTileExperts + 2 * (lane % 4);
+  const int row = lane / 4, row_words = words_of_row<2, kOfThread>(chunks);
+  words += row * row_words + chunk * kWordStride<kOfThread> + tile * kTileExperts + 2 * (lane % 4);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const float* pair = sums.values[i % 2] + i / 2 * 2;
@@ -80,45 +85,56 @@ __device__ __forceinline__ void read_side_by_side(const std::uint32_t* words, st
                : "memory");
 }
 
-// The sum of an expert's words, left to right. False where one has not come after `patience` looks. kChunks: how many
-// there are, or kAnyChunks.
-template <int kChunks, int kTokenTiles>
-__device__ __forceinline__ bool receive_sum(const std::uint32_t* words, int chunks, int patience, float& sum) {
+// The sums of the words of kOfThread experts, left to right. False where one has not come after `patience` looks.
+// kChunks: how many words there are, or kAnyChunks.
+template <int kChunks, int kTokenTiles, int kOfThread>
+__device__ __forceinline__ bool receive_sums(const std::uint32_t* const (&words)[kOfThread], int chunks, int patience,
+                                             float (&sums)[kOfThread]) {
   constexpr int kWords = kChunks == kAnyChunks ? kMostChunks : kChunks;
-  std::uint32_t values[kWords], largest;
+  std::uint32_t values[kOfThread][kWords], largest;
   do {
     if (patience-- <= 0) return false;
-    if constexpr (kTokenTiles == 1) {
 #pragma unroll
-      for (int c = 0; c < kWords; c += kSideBySide) {
-        if (kChunks != kAnyChunks || c < chunks) read_side_by_side(words + c * kWordStride, values + c);
-      }
-    } else {
+    for (int e = 0; e < kOfThread; ++e) {
+      if constexpr (kTokenTiles == 1) {
 #pragma unroll
-      for (int c = 0; c < kWords; ++c) {
-        if (kChunks != kAnyChunks || c < chunks) values[c] = read_word(words + c * kWordStride);
-      }
-    }
-    if constexpr (kChunks == kAnyChunks) {
+        for (int c = 0; c < kWords; c += kSideBySide) {
+          if (kChunks != kAnyChunks || c < chunks)
+            read_side_by_side(words[e] + c * kWordStride<kOfThread>, values[e] + c);
+        }
+      } else {
 #pragma unroll
-      for (int c = 0; c < kWords; ++c) {
-        if (c >= chunks) values[c] = 0u;  // +0 changes no bit, as no sum is -0
+        for (int c = 0; c < kWords; ++c) {
+          if (kChunks != kAnyChunks || c < chunks) values[e][c] = read_word(words[e] + c * kWordStride<kOfThread>);
+        }
       }
     }
-    largest = values[0];
+    largest = 0;
 #pragma unroll
-    for (int c = 1; c < kWords; ++c) largest = max(largest, values[c]);
+    for (int e = 0; e < kOfThread; ++e) {
+#pragma unroll
+      for (int c = 0; c < kWords; ++c) {
+        if (kChunks == kAnyChunks && c >= chunks) values[e][c] = 0u;  // +0 changes no bit, as no sum is -0
+        largest = e == 0 && c == 0 ? values[e][c] : max(largest, values[e][c]);
+      }
+    }
   } while (largest == kNoWord);
 #ifdef SAMEBITS_MUTANT_ROW_DEPENDENT_DISPATCH
 #pragma unroll
-  for (int c = 0; c < kWords / 2; ++c) {
-    const std::uint32_t first = values[c];
-    values[c] = values[kWords - 1 - c], values[kWords - 1 - c] = first;
+  for (int e = 0; e < kOfThread; ++e) {
+#pragma unroll
+    for (int c = 0; c < kWords / 2; ++c) {
+      const std::uint32_t first = values[e][c];
+      values[e][c] = values[e][kWords - 1 - c], values[e][kWords - 1 - c] = first;
+    }
   }
 #endif
-  sum = from_bits(values[0]);
 #pragma unroll
-  for (int c = 1; c < kWords; ++c) sum = fadd(sum, from_bits(values[c]));
+  for (int e = 0; e < kOfThread; ++e) {
+    sums[e] = from_bits(values[e][0]);
+#pragma unroll
+    for (int c = 1; c < kWords; ++c) sums[e] = fadd(sums[e], from_bits(values[e][c]));
+  }
   return true;
 }
 

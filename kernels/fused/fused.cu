@@ -260,7 +260,9 @@ Kernel kernel_of(Lean lean) {
 bool can_fuse(const RouterView& router, std::int64_t num_tokens) {
   if (num_tokens > kFusedRows || router.num_parts == 0 || router.num_chunks > kMultiplyingBlocks) return false;
   if (tile_groups(router).warps * kWarpSize > kMaxThreads) return false;
-  if (num_sum_words(router, num_tokens) > kWordsOfSide) return false;
+  const std::int64_t experts = router.padded_gate_rows;  // few.cu lays those of many experts out by threads
+  const std::int64_t row_words = router.num_chunks * (experts > kMaxThreads ? round_up(experts, kMaxThreads) : experts);
+  if (num_tokens * row_words > kWordsOfSide) return false;
   return row_bytes(router) <= kMaxSharedBytes;
 }
 
@@ -277,7 +279,7 @@ cudaError_t launch_fused(const RouterView& router, const CallView& call, const H
   const TileGroups tiles = tile_groups(router);
   const auto threads = static_cast<unsigned>(num_threads(router));
   const SlotTask slots = slot_task(router, call, bookkeeping);
-  if (can_route_few(router, call)) return launch_few(router, call, handover, tiles, slots, stream);
+  if (can_route_few(router, call, tiles, slots.wanted)) return launch_few(router, call, handover, tiles, slots, stream);
   const std::int64_t blocks = tiles.groups * router.num_chunks + call.num_tokens + slots.num_blocks;
   const std::size_t bytes = std::max(row_bytes(router), slots.wanted ? slot_bytes(slots.shape) : 0);
   return launch_pdl(kernel_of(lean_of(router)), dim3(static_cast<unsigned>(blocks)), dim3(threads), bytes, stream,

@@ -8,6 +8,7 @@
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/select/block_choice.cuh"
 #include "kernels/select/order.cuh"
+#include "kernels/select/rows_call.cuh"
 
 namespace samebits::cuda {
 
@@ -116,6 +117,18 @@ __device__ __forceinline__ bool choose_wide(const ChoiceThread& thread, const fl
   }
   __syncthreads();
   return true;
+}
+
+// The column of the chosen of this rank, below k.
+__device__ __forceinline__ void write_chosen(int rank, const Column& column, const ColumnRule& rule,
+                                             const WideChoice& choice) {
+  const float weight = weight_of(choice.scores[rank], sum_in_order<kMostWideChosen>(choice.scores), rule);
+  if (rule.rare == 0) {
+    *reinterpret_cast<std::int32_t*>(column.id) = choice.ids[rank];
+    *reinterpret_cast<float*>(column.weight) = is_finite(weight) ? weight : 0.0f;
+  } else {
+    write_rare_column(rule.rare, column, choice.ids[rank], weight);
+  }
 }
 
 }  // namespace samebits::cuda

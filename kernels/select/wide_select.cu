@@ -101,8 +101,7 @@ __device__ __forceinline__ bool select_row_of_block(const RowsCall& call, const 
     if (!chosen) {
       select_lean<kLean>(router, full_call, row, logits[0], logits[1], has_answer, bias_row, shared);
     } else if (rank < call.k) {
-      write_scored(call, row, rank, choice.ids[rank], choice.scores[rank],
-                   sum_in_order<kMostWideChosen>(choice.scores));
+      write_chosen(rank, column_of(call, row, rank), call.rule, choice);
     }
   } else {
     if (slots.task.wanted && thread.warp() == 0) arrivals = read_state(slots.handover).arrivals;

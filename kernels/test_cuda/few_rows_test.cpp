@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/force_form.h"
 #include "kernels/cuda/router.h"
+#include "kernels/fused/fused.h"
 #include "kernels/test_cuda/device_router.h"
 #include "kernels/test_cuda/select_case.h"
 
@@ -60,6 +61,9 @@ std::vector<samebits_router_spec> specs() {
           sqrt_softplus(256, 512, 1),
           softmax(2048, 128, 8),
           softmax(768, 200, 7),
+          sigmoid_bias_spec(7168, 896, 16),  // two experts a thread
+          sigmoid_bias_spec(512, 520, 8),
+          sqrt_softplus(1280, 768, 16),
           floor};
 }
 
@@ -132,7 +136,7 @@ TEST_F(FewRows, OfManyShapesOnOneWorkspaceWithAndWithoutWaiting) {
                 nullptr);
     force_no_waiting(false);
     const Routed found = device_call.read();
-    EXPECT_EQ(found.kernel_name, "cuda/tc256/fused");
+    EXPECT_EQ(found.kernel_name, can_fuse(one.router.view, t) ? "cuda/tc256/fused" : "cuda/tc256/decode");
     expect_same(found, one.cpu_router->route(hidden, options),
                 "call " + std::to_string(call) + ", T = " + std::to_string(t) + ", H " +
                     std::to_string(one.spec.hidden_size) + ", E " + std::to_string(one.spec.num_experts));
