@@ -78,7 +78,7 @@ __device__ __noinline__ void select_lean(const RouterView& router, const CallVie
 }
 
 // The row of this block. Whether the bookkeeping is left to it.
-template <Lean kLean, int kSums, int kWarps>
+template <Lean kLean, int kSums, int kWarps, bool kBookkeeps>
 __device__ __forceinline__ bool select_row_of_block(const ChoiceCall& call, const RouterView& router,
                                                     const CallView& full_call, unsigned char* shared) {
   __shared__ BlockChoice choice;
@@ -103,7 +103,7 @@ __device__ __forceinline__ bool select_row_of_block(const ChoiceCall& call, cons
   std::uint32_t arrivals = 0;
   if (row < (call.num_valid_rows == nullptr ? num_tokens : clamp_rows(*call.num_valid_rows, num_tokens))) {
     float logit = fold<kSums>(sums, call.num_sums, call.sum_stride);
-    if (call.slots.state != nullptr && thread.warp() == 0) arrivals = read_state(call.slots).arrivals;
+    if (kBookkeeps && thread.warp() == 0) arrivals = read_state(call.slots).arrivals;
     if (call.round_logits) logit = round_to_bf16(logit);
     bool has_answer = true;
     const float* bias_row = call.bias;
@@ -127,17 +127,18 @@ __device__ __forceinline__ bool select_row_of_block(const ChoiceCall& call, cons
       write_chosen(thread.rank, columns[thread.rank], rule, choice);
     }
   } else {
-    if (call.slots.state != nullptr && thread.warp() == 0) arrivals = read_state(call.slots).arrivals;
+    if (kBookkeeps && thread.warp() == 0) arrivals = read_state(call.slots).arrivals;
     wait_for_copies();
     if (thread.rank < thread.k) write_rare_column(rule.rare, columns[thread.rank], -1, 0.0f);
   }
-  if (call.slots.state == nullptr) return false;
+  if constexpr (!kBookkeeps) return false;
   if (!chosen) __syncthreads();  // before threads read what others wrote
   return end_row(call.slots, arrivals, static_cast<int>(row), call.num_tokens, call.slot_blocks, thread.k,
                  [&](int c) { return chosen ? choice.ids[c] : call.call_slots.ids[row * thread.k + c]; });
 }
 
-template <Lean kLean, int kSums, int kWarps>
+// The bookkeeping has kernels of its own: its code takes others 0.1 to 0.4 us.
+template <Lean kLean, int kSums, int kWarps, bool kBookkeeps>
 __global__ void __launch_bounds__(kWarps* kWarpSize)
     choice_select_kernel(const __grid_constant__ ChoiceCall call, const __grid_constant__ RouterView router,
                          const __grid_constant__ CallView full_call, const __grid_constant__ SlotTask slots) {
@@ -146,32 +147,40 @@ __global__ void __launch_bounds__(kWarps* kWarpSize)
   const int slot_block = static_cast<int>(blockIdx.x) - call.num_tokens;
   const bool has_row = slot_block < 0;
   bool is_left = false;
-  if (has_row) is_left = select_row_of_block<kLean, kSums, kWarps>(call, router, full_call, shared);
+  if (!kBookkeeps || has_row)
+    is_left = select_row_of_block<kLean, kSums, kWarps, kBookkeeps>(call, router, full_call, shared);
+  if constexpr (!kBookkeeps) return;
   if (!has_row || is_left) bookkeep_selected(slots, slot_block, call.slots, is_left, shared);
 }
 
 using Kernel = void (*)(ChoiceCall, RouterView, CallView, SlotTask);
 template <Lean kLean, int kWarps>
-Kernel kernel_of(int num_sums) {
-  if (num_sums <= 16) return choice_select_kernel<kLean, 16, kWarps>;
-  if (num_sums <= 20) return choice_select_kernel<kLean, 20, kWarps>;
-  return num_sums <= 28 ? choice_select_kernel<kLean, 28, kWarps> : choice_select_kernel<kLean, kMostSums, kWarps>;
+Kernel kernel_of(int num_sums, bool bookkeeps) {
+  if (bookkeeps) {
+    return num_sums <= 16 ? choice_select_kernel<kLean, 16, kWarps, true>
+                          : choice_select_kernel<kLean, kMostSums, kWarps, true>;
+  }
+  if (num_sums <= 16) return choice_select_kernel<kLean, 16, kWarps, false>;
+  if (num_sums <= 20) return choice_select_kernel<kLean, 20, kWarps, false>;
+  return num_sums <= 28 ? choice_select_kernel<kLean, 28, kWarps, false>
+                        : choice_select_kernel<kLean, kMostSums, kWarps, false>;
 }
 template <Lean kLean>
-Kernel kernel_of(int num_sums, int warps) {
-  if (warps <= 8) return kernel_of<kLean, 8>(num_sums);
-  return warps <= 12 ? kernel_of<kLean, 12>(num_sums) : kernel_of<kLean, kMostChoiceWarps>(num_sums);
+Kernel kernel_of(int num_sums, int warps, bool bookkeeps) {
+  if (warps <= 8) return kernel_of<kLean, 8>(num_sums, bookkeeps);
+  return warps <= 12 ? kernel_of<kLean, 12>(num_sums, bookkeeps)
+                     : kernel_of<kLean, kMostChoiceWarps>(num_sums, bookkeeps);
 }
-Kernel kernel_of(Lean lean, int num_sums, int warps) {
+Kernel kernel_of(Lean lean, int num_sums, int warps, bool bookkeeps) {
   switch (lean) {
     case Lean::kSigmoid:
-      return kernel_of<Lean::kSigmoid>(num_sums, warps);
+      return kernel_of<Lean::kSigmoid>(num_sums, warps, bookkeeps);
     case Lean::kSigmoidGroups:
-      return kernel_of<Lean::kSigmoidGroups>(num_sums, warps);
+      return kernel_of<Lean::kSigmoidGroups>(num_sums, warps, bookkeeps);
     case Lean::kSqrtSoftplus:
-      return kernel_of<Lean::kSqrtSoftplus>(num_sums, warps);
+      return kernel_of<Lean::kSqrtSoftplus>(num_sums, warps, bookkeeps);
     case Lean::kSoftmax:
-      return kernel_of<Lean::kSoftmax>(num_sums, warps);
+      return kernel_of<Lean::kSoftmax>(num_sums, warps, bookkeeps);
     case Lean::kNo:
       break;
   }
@@ -214,7 +223,8 @@ bool can_choice_select(const RouterView& router, const CallView& call) {
 cudaError_t launch_choice_select(const RouterView& router, const CallView& call, std::size_t shared_bytes,
                                  const SlotLaunch* slots, cudaStream_t stream) {
   const int warps = std::max(static_cast<int>(ceil_div(router.gate_rows, kWarpSize)), kMinWarps);
-  const Kernel kernel = kernel_of(lean_of(router), call.given_logits != nullptr ? 1 : call.num_sums, warps);
+  const Kernel kernel =
+      kernel_of(lean_of(router), call.given_logits != nullptr ? 1 : call.num_sums, warps, slots != nullptr);
   // The same for all calls, which may be on several threads.
   const cudaError_t status =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostSelectBytes));

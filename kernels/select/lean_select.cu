@@ -35,7 +35,7 @@ __device__ __forceinline__ void take_row(Team team, const RouterView& router, co
 }
 
 // The row of this block. Whether the bookkeeping is left to it.
-template <Lean kLean>
+template <Lean kLean, bool kBookkeeps>
 __device__ __forceinline__ bool select_row_of_block(const RouterView& router, const CallView& call,
                                                     const SlotLaunch& slots, unsigned char* shared) {
   const Block block;
@@ -46,7 +46,7 @@ __device__ __forceinline__ bool select_row_of_block(const RouterView& router, co
   const bool is_padding = row >= valid_rows(call);
   const LeanBias bias = lean_bias(router, call, row);
   std::uint32_t arrivals = 0;
-  if (slots.task.wanted && block.warp() == 0) arrivals = read_state(slots.handover).arrivals;
+  if (kBookkeeps && block.warp() == 0) arrivals = read_state(slots.handover).arrivals;
   if (!is_padding) {
     if (bias.values != nullptr && !has_one_bias(router)) copy_bias(block, router, bias.values, memory.bias);
     wait_for_copies();
@@ -58,7 +58,7 @@ __device__ __forceinline__ bool select_row_of_block(const RouterView& router, co
   } else {
     lean_select<kLean>(block, router, call, row, bias.values == nullptr ? nullptr : memory.bias, memory);
   }
-  if (!slots.task.wanted) return false;
+  if constexpr (!kBookkeeps) return false;
   block.sync();  // before threads read what others wrote
   const std::int32_t* ids = call.slots.ids + row * router.columns;
   return end_row(slots.handover, arrivals, static_cast<int>(row), slots.task.num_rows, slots.task.num_blocks,
@@ -66,7 +66,7 @@ __device__ __forceinline__ bool select_row_of_block(const RouterView& router, co
 }
 
 // A block a row, and more that do the bookkeeping where that is wanted.
-template <Lean kLean>
+template <Lean kLean, bool kBookkeeps>
 __global__ void __launch_bounds__(kMaxSelectThreads)
     lean_select_kernel(const __grid_constant__ RouterView router, const __grid_constant__ CallView call,
                        const __grid_constant__ SlotLaunch slots) {
@@ -75,7 +75,8 @@ __global__ void __launch_bounds__(kMaxSelectThreads)
   const int slot_block = static_cast<int>(blockIdx.x - call.num_tokens);
   const bool has_row = slot_block < 0;
   bool is_left = false;
-  if (has_row) is_left = select_row_of_block<kLean>(router, call, slots, shared);
+  if (!kBookkeeps || has_row) is_left = select_row_of_block<kLean, kBookkeeps>(router, call, slots, shared);
+  if constexpr (!kBookkeeps) return;
   if (!has_row || is_left) bookkeep_selected(slots.task, slot_block, slots.handover, is_left, shared);
 }
 
@@ -110,8 +111,9 @@ cudaError_t launch_block_rows(const RouterView& router, const CallView& call, co
   const std::size_t shared_bytes = std::max(spread_bytes(blocks), bytes);
   if (can_choice_select(router, call)) return launch_choice_select(router, call, shared_bytes, slots, stream);
   if (can_wide_select(router, call)) return launch_wide_select(router, call, shared_bytes, slots, stream);
-  return launch_spread(lean_select_kernel<kLean>, blocks, static_cast<unsigned>(select_threads(router.gate_rows)), 0,
-                       bytes, stream, router, call, slots != nullptr ? *slots : SlotLaunch{});
+  const auto kernel = slots != nullptr ? lean_select_kernel<kLean, true> : lean_select_kernel<kLean, false>;
+  return launch_spread(kernel, blocks, static_cast<unsigned>(select_threads(router.gate_rows)), 0, bytes, stream,
+                       router, call, slots != nullptr ? *slots : SlotLaunch{});
 }
 
 bool takes_warps(const RouterView& router, const CallView& call) {

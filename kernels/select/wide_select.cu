@@ -53,7 +53,7 @@ __device__ __noinline__ void select_lean(const RouterView& router, const CallVie
 }
 
 // The row of this block. Whether the bookkeeping is left to it.
-template <Lean kLean, int kSums>
+template <Lean kLean, int kSums, bool kBookkeeps>
 __device__ __forceinline__ bool select_row_of_block(const RowsCall& call, const RouterView& router,
                                                     const CallView& full_call, const SlotLaunch& slots,
                                                     unsigned char* shared) {
@@ -79,7 +79,7 @@ __device__ __forceinline__ bool select_row_of_block(const RowsCall& call, const 
   if (row < num_rows) {
     float logits[kWideKeys];
     fold<kSums>(row_of(call.logits, row, call.logits_stride), call.num_sums, call.sum_stride, experts, logits);
-    if (slots.task.wanted && thread.warp() == 0) arrivals = read_state(slots.handover).arrivals;
+    if (kBookkeeps && thread.warp() == 0) arrivals = read_state(slots.handover).arrivals;
     bool has_answer = true;
     const float* bias_row = call.bias;
     if (call.bias_variants > 0 && call.row_class != nullptr) {
@@ -104,17 +104,17 @@ __device__ __forceinline__ bool select_row_of_block(const RowsCall& call, const 
       write_chosen(rank, column_of(call, row, rank), call.rule, choice);
     }
   } else {
-    if (slots.task.wanted && thread.warp() == 0) arrivals = read_state(slots.handover).arrivals;
+    if (kBookkeeps && thread.warp() == 0) arrivals = read_state(slots.handover).arrivals;
     if (rank < call.k) write_rare_column(call.rule.rare, column_of(call, row, rank), -1, 0.0f);
   }
-  if (!slots.task.wanted) return false;
+  if constexpr (!kBookkeeps) return false;
   if (!chosen) __syncthreads();  // before threads read what others wrote
   const std::int32_t* ids = call.slots.ids + std::int64_t{row} * call.k;
   return end_row(slots.handover, arrivals, row, slots.task.num_rows, slots.task.num_blocks, call.k,
                  [&](int c) { return chosen ? choice.ids[c] : ids[c]; });
 }
 
-template <Lean kLean, int kSums>
+template <Lean kLean, int kSums, bool kBookkeeps>
 __global__ void __launch_bounds__(kWideThreads, 1)
     wide_select_kernel(const __grid_constant__ RowsCall call, const __grid_constant__ RouterView router,
                        const __grid_constant__ CallView full_call, const __grid_constant__ SlotLaunch slots) {
@@ -123,13 +123,17 @@ __global__ void __launch_bounds__(kWideThreads, 1)
   const int slot_block = static_cast<int>(blockIdx.x) - call.num_tokens;
   const bool has_row = slot_block < 0;
   bool is_left = false;
-  if (has_row) is_left = select_row_of_block<kLean, kSums>(call, router, full_call, slots, shared);
+  if (!kBookkeeps || has_row)
+    is_left = select_row_of_block<kLean, kSums, kBookkeeps>(call, router, full_call, slots, shared);
+  if constexpr (!kBookkeeps) return;
   if (!has_row || is_left) bookkeep_selected(slots.task, slot_block, slots.handover, is_left, shared);
 }
 
 template <Lean kLean>
-auto kernel_of(int num_sums) {
-  return num_sums == kCommonSums ? wide_select_kernel<kLean, kCommonSums> : wide_select_kernel<kLean, kMostSums>;
+auto kernel_of(int num_sums, bool bookkeeps) {
+  if (num_sums == kCommonSums)
+    return bookkeeps ? wide_select_kernel<kLean, kCommonSums, true> : wide_select_kernel<kLean, kCommonSums, false>;
+  return bookkeeps ? wide_select_kernel<kLean, kMostSums, true> : wide_select_kernel<kLean, kMostSums, false>;
 }
 
 }  // namespace
@@ -143,8 +147,8 @@ bool can_wide_select(const RouterView& router, const CallView& call) {
 cudaError_t launch_wide_select(const RouterView& router, const CallView& call, std::size_t shared_bytes,
                                const SlotLaunch* slots, cudaStream_t stream) {
   const int num_sums = call.given_logits != nullptr ? 1 : call.num_sums;
-  const auto kernel = lean_of(router) == Lean::kSigmoid ? kernel_of<Lean::kSigmoid>(num_sums)
-                                                        : kernel_of<Lean::kSqrtSoftplus>(num_sums);
+  const auto kernel = lean_of(router) == Lean::kSigmoid ? kernel_of<Lean::kSigmoid>(num_sums, slots != nullptr)
+                                                        : kernel_of<Lean::kSqrtSoftplus>(num_sums, slots != nullptr);
   // The same for all calls, which may be on several threads.
   const cudaError_t status =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostSelectBytes));
