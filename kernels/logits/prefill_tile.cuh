@@ -39,7 +39,7 @@ template <int kWarpgroups_, int kExperts_, int kParts_, int kShares_>
 struct Tile {
   static constexpr int kWarpgroups = kWarpgroups_, kExperts = kExperts_, kParts = kParts_, kShares = kShares_;
   static constexpr int kRows = kWarpgroups * kWarpgroupRows;
-  static constexpr int kChains = kWarpgroups == 2 && kParts == 1 && kExperts <= 144 ? 2 : 1;
+  static constexpr int kChains = kParts == 1 && kShares == 1 && kExperts <= (kWarpgroups == 2 ? 144 : 72) ? 2 : 1;
   static constexpr int kAccumulators = (kParts * kChains + (kShares == 1 ? 1 : 0)) * kExperts / 2;
   // Warps in their order: those that multiply, that copy, that fold. Where a thread needs more than its
   // share of the registers, those that multiply take them from a warpgroup that copies.
@@ -256,14 +256,14 @@ struct Multiplier {
   // The same with two chains in turn: the value of a chunk is taken while the next one is multiplied.
   template <class Take>
   __device__ __forceinline__ void multiply_chunks_in_turn(std::int32_t num_blocks, Take take) {
-    static_assert(Tile::kBlocksOfStage == 1 && Tile::kShares == 1);
+    static_assert(Tile::kShares == 1);
     Chain even, odd;
     clear(even);
     clear(odd);
     std::uint32_t drained = 0;
     const auto multiply_chunk = [&](std::int32_t begin, Chain& chain, Chain& last_chain) {
       const std::int32_t end = min(begin + kBlocksPerChunk, num_blocks);
-      multiply_stage(chain, 1, false);
+      multiply_stage(chain, end - begin, false);
       wait_for_wgmma<1>();
       if (begin > 0) {
         release(drained);
@@ -272,8 +272,9 @@ struct Multiplier {
       drained = position.drained();
       position.advance();
 #pragma unroll 1
-      for (std::int32_t block = begin + 1; block < end; ++block, position.advance()) {
-        multiply_stage(chain, 1, true);
+      for (std::int32_t block = begin + Tile::kBlocksOfStage; block < end;
+           block += Tile::kBlocksOfStage, position.advance()) {
+        multiply_stage(chain, end - block, true);
         wait_for_wgmma<1>();
         release(drained);
         drained = position.drained();
