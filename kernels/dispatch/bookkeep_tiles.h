@@ -15,7 +15,7 @@ struct TileState {
   std::uint32_t* tiles_done;  // of this launch
 };
 
-inline constexpr std::int64_t kFewSlotsForTiles = std::int64_t{1} << 14;  // up to here bookkeep_at_once is as fast
+inline constexpr std::int64_t kFewSlotsForTiles = std::int64_t{1} << 15;  // up to here bookkeep_at_once is as fast
 
 // block_size: of the padded form, 0 without one.
 bool can_bookkeep_tiles(const RouterView& router, std::int64_t num_tokens, std::int64_t block_size);

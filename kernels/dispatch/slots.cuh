@@ -149,10 +149,12 @@ __device__ __forceinline__ void set_places(const SlotBlocks& blocks, const SlotM
   memory.to_place[expert] = static_cast<std::int32_t>(earlier.blocks) * blocks.size + from_own;
 }
 
-// Some ids, for a run of the code before there are any.
+// Some ids, for a run of the code before there are any; as always, no expert twice in a row.
 __device__ __forceinline__ void make_up_ids(const SlotShape& shape, const SlotMemory& memory) {
-  const int rank = static_cast<int>(threadIdx.x);
-  if (rank < shape.rows * shape.words_of_row) take_ids(shape, memory, rank, pair_of(min(rank, shape.experts - 1), -1));
+  const int word = static_cast<int>(threadIdx.x);
+  if (word >= shape.rows * shape.words_of_row) return;
+  const int row = row_of_word(shape, word), column = word - row * shape.words_of_row;
+  take_ids(shape, memory, word, pair_of(min(row, shape.experts - shape.words_of_row) + column, -1));
 }
 
 // Both permutations and the slots of the padded form, of the rows [first_row, last_row), of which own_slots slots have

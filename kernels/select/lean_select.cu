@@ -124,7 +124,9 @@ bool takes_warps(const RouterView& router, const CallView& call) {
 }  // namespace
 
 bool can_bookkeep_lean(const RouterView& router, const CallView& call) {
-  if (lean_of(router) == Lean::kNo || call.num_tokens == 0 || call.num_tokens > kSlotRows) return false;
+  constexpr std::int64_t kMostRows = 128;  // beyond, a launch behind the selection is as fast
+  static_assert(kMostRows <= kSlotRows);
+  if (lean_of(router) == Lean::kNo || call.num_tokens == 0 || call.num_tokens > kMostRows) return false;
   if (takes_warps(router, call)) return false;
   const SlotShape shape = slot_shape_of(router, call.num_tokens);
   return shape.rows * shape.words_of_row + kMostRowWords <= kSlotWordsOfSide && slot_bytes(shape) <= kMostSelectBytes;

@@ -118,7 +118,7 @@ void compare_calls(const std::vector<std::int64_t>& row_counts, bool from_logits
 }
 
 TEST_F(BookkeepRouteTest, WithinTheSelectionWithAndWithoutWaiting) {
-  compare_calls({17, 256, 32, 16, 33, 255, 97, 256}, false);
+  compare_calls({17, 128, 32, 16, 33, 127, 256, 97, 128}, false);
 }
 
 TEST_F(BookkeepRouteTest, FromGivenLogits) {
@@ -126,7 +126,7 @@ TEST_F(BookkeepRouteTest, FromGivenLogits) {
 }
 
 TEST_F(BookkeepRouteTest, ByTilesOfRows) {
-  compare_calls({257, 1024, 33, 300, 256, 2500, 1, 1057}, false);
+  compare_calls({257, 1024, 33, 300, 256, 4200, 1, 2057}, false);
 }
 
 // Tiles of 256 rows, and the sort beyond them.
