@@ -12,6 +12,7 @@
 #include "harness/cli/options.h"
 #include "harness/cli/output.h"
 #include "harness/cli/program.h"
+#include "harness/io/captured_rows.h"
 #include "harness/io/files.h"
 #include "harness/io/known_cases.h"
 #include "harness/report/case_text.h"
@@ -32,6 +33,7 @@ struct FuzzOptions {
   std::uint64_t seed = 1;
   std::optional<std::uint64_t> cases, rows;
   std::string time, corpus = "samebits-failures", json, ledger, stage = "any", shard = "0/1", progress = "auto";
+  std::string captured;
   bool all_specs = false, fail_fast = false, no_shrink = false, no_known_cases = false, odd_shapes = false;
 };
 
@@ -88,10 +90,11 @@ properties::GenerateOptions generate_options(const FuzzOptions& options, const p
 // One fuzz run: the routers that are asked for, and what was found so far.
 class FuzzRun {
  public:
-  FuzzRun(const FuzzOptions& options, std::vector<FuzzTarget> targets, properties::Subject& subject, Report header,
-          Ledger ledger)
+  FuzzRun(const FuzzOptions& options, std::vector<FuzzTarget> targets, std::optional<CapturedRows> captured,
+          properties::Subject& subject, Report header, Ledger ledger)
       : options_(options),
         targets_(std::move(targets)),
+        captured_(std::move(captured)),
         subject_(subject),
         generate_(generate_options(options, subject.claims())),
         budget_(options),
@@ -132,6 +135,19 @@ class FuzzRun {
     return index < directed ? (index + place) % directed : index;
   }
 
+  // With captured rows every other random case has some, if it has the sizes of the spec.
+  properties::Case case_at(const FuzzTarget& target, std::uint64_t index) const {
+    const oracle::RouterSpec& spec = target.spec.spec;
+    const auto directed = static_cast<std::uint64_t>(properties::directed_cases(spec, generate_));
+    const bool captures = captured_ && index >= directed && (index - directed) % 2 == 0;
+    properties::GenerateOptions generate = generate_;
+    if (captures) generate.logits_stage = false;
+    properties::Case c =
+        properties::generate_case(target.spec.name, target.spec.variant, spec, options_.seed, index, generate);
+    if (captures) captured_->put_into(c);
+    return c;
+  }
+
   // Case `index` of every router, in an order of its own. False: the run is over.
   bool run_round(std::uint64_t index) {
     bool any = false;
@@ -145,10 +161,7 @@ class FuzzRun {
       show(target);
       CaseFile file;
       file.c = within_memory([&] { return shape_text(target.spec.spec); },
-                             [&] {
-                               return properties::generate_case(target.spec.name, target.spec.variant, target.spec.spec,
-                                                                options_.seed, case_of(place, index), generate_);
-                             });
+                             [&] { return case_at(target, case_of(place, index)); });
       file.full_spec = target.spec.spec;
       file.layer = target.spec.layer;
       if (const auto reason = subject_.unsupported(file.c.spec)) {
@@ -222,6 +235,7 @@ class FuzzRun {
 
   const FuzzOptions& options_;
   std::vector<FuzzTarget> targets_;
+  std::optional<CapturedRows> captured_;
   properties::Subject& subject_;
   properties::GenerateOptions generate_;
   Budget budget_;
@@ -259,6 +273,15 @@ int fuzz(const FuzzOptions& options, const std::string& program) {
     targets.emplace_back().spec = resolve_runnable_spec(options.spec);
   }
   require_known_laws(options.laws);
+  std::optional<CapturedRows> captured;
+  if (!options.captured.empty()) {
+    if (options.all_specs || options.odd_shapes || options.stage == "from_logits") {
+      throw UsageError(
+          "--captured: the rows are of one spec and its sizes; not allowed with --all-specs, --odd-shapes or "
+          "--stage from_logits");
+    }
+    captured.emplace(options.captured, targets.front().spec.spec);
+  }
   const Shard shard = parse_shard(options.shard);
   const std::vector<LedgerEntry> ledger = read_ledger_option(options.ledger);
   if (!options.json.empty()) check_writable_file(options.json);
@@ -273,7 +296,8 @@ int fuzz(const FuzzOptions& options, const std::string& program) {
   header.backend = options.backend.name();
   header.claims = subject->claims();
   header.seed = options.seed;
-  FuzzRun run(options, std::move(targets), *subject, std::move(header), Ledger(ledger, subject->claims(), today()));
+  FuzzRun run(options, std::move(targets), std::move(captured), *subject, std::move(header),
+              Ledger(ledger, subject->claims(), today()));
   run.run(shard);
   const Report report = run.finish(program);
   publish(report, options.json);
@@ -324,6 +348,12 @@ void add_fuzz(CLI::App& app, Program& program) {
       ->capture_default_str();
   command->add_flag("--no-known-cases", options->no_known_cases,
                     "Leave out the built-in case files of the same method, which come first (see `list cases`)");
+  command
+      ->add_option(
+          "--captured", options->captured,
+          "Take the rows of every other random case from a safetensors file with hidden_states [N, H]; what it "
+          "has of gate weight, biases and scales, too (docs/files.md)")
+      ->type_name("FILE");
   command->add_flag("--odd-shapes", options->odd_shapes,
                     "Draw E, k and H at the edges of warps, blocks and vectors instead of those of the spec");
   command->add_flag("--fail-fast", options->fail_fast, "Stop at the first failure");
