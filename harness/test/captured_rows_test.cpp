@@ -49,7 +49,7 @@ class CapturedRowsTest : public SmallSpec {
   }
   void expect_error(const SafeTensors& content, const char* part) const {
     try {
-      CapturedRows(write(content), spec());
+      const CapturedRows captured(write(content), spec());
       ADD_FAILURE() << "no error; expected: " << part;
     } catch (const FileError& error) {
       EXPECT_THAT(error.what(), HasSubstr(part));
