@@ -211,6 +211,7 @@ class FuzzRun {
 
   void add_targets(Report& report) {
     std::set<std::string> unmet;
+    if (captured_ && !report.hazards.contains(CapturedRows::kHazard)) unmet.insert(CapturedRows::kHazard);
     for (const FuzzTarget& target : targets_) {
       if (!target.refused.empty() || target.run.cases == 0) continue;
       for (const properties::Hazard& hazard : properties::all_hazards()) {

@@ -92,7 +92,7 @@ bool CapturedRows::put_into(properties::Case& c) const {
   oracle::RouterInputs inputs = from_tensors(tensors);
   inputs.num_valid_rows = generated.num_valid_rows;
   d.gate_weight_dtype = inputs.gate_weight_fp32.empty() ? oracle::FloatType::kBf16 : oracle::FloatType::kFp32;
-  d.hazard = "captured_rows";
+  d.hazard = kHazard;
   d.plants.clear();
   d.data = std::move(inputs);
   return true;

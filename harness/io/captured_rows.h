@@ -14,12 +14,14 @@ namespace samebits::harness {
 
 class CapturedRows {
  public:
+  static constexpr const char* kHazard = "captured_rows";  // label of its cases
+
   // A safetensors file with hidden_states [N, H] BF16, and those constants of the layer that it has, shaped as in a
   // case (tensor_text.h): gate_weight, input_scale_vector, linear_bias, selection_bias, per_expert_scale, global_scale.
   // Throws FileError for any other tensor, and where one does not fit the spec.
   CapturedRows(const std::filesystem::path& path, const oracle::RouterSpec& spec);
 
-  // Rows of the file and its constants instead of generated ones, under the hazard `captured_rows`. Which rows, and in
+  // Rows of the file and its constants instead of generated ones, under the hazard kHazard. Which rows, and in
   // what order, follows from the data key: every one may come after any other. False, and nothing is changed: the case
   // has other sizes than the spec, or starts from logits.
   bool put_into(properties::Case& c) const;

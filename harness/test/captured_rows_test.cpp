@@ -19,6 +19,7 @@ namespace samebits::harness {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 constexpr std::int64_t kRows = 7, kHidden = 64, kExperts = 8;
 
 template <class Element>
@@ -139,6 +140,14 @@ TEST_F(CapturedRowsTest, AFuzzRunTakesThem) {
   EXPECT_EQ(passed.exit_code, 0) << passed.out << passed.err;
   const auto report = nlohmann::json::parse(content_of(folder_ / "r.json"));
   EXPECT_GT(report["hazards"].value("captured_rows", 0), 10);
+  EXPECT_THAT(report["hazards_not_met"].dump(), Not(HasSubstr("captured_rows")));
+
+  // Directed cases come first: so few cases have none of the rows, and the report says so.
+  std::vector<std::string> few = right;
+  few[4] = "3";
+  const ChildResult none = run(few);
+  const auto report_of_few = nlohmann::json::parse(content_of(folder_ / "r.json"));
+  EXPECT_THAT(report_of_few["hazards_not_met"].dump(), HasSubstr("captured_rows")) << none.out;
 
   const ChildResult wrong = run({"fuzz", "--captured", "rows.safetensors", "--all-specs", "--backend", "cpu"});
   EXPECT_EQ(wrong.exit_code, 2);

@@ -129,7 +129,7 @@ TEST_F(BookkeepRouteTest, ByTilesOfRows) {
   compare_calls({257, 1024, 33, 300, 256, 4200, 1, 2057}, false);
 }
 
-// Tiles of 256 rows, and the sort beyond them.
+// Tiles of 128 rows, and the sort beyond them.
 TEST_F(BookkeepRouteTest, OfManyRows) {
   for (const samebits_router_spec& spec : {sigmoid_bias_spec(16, 96, 4), softmax(40, 6)}) {
     samebits_router_spec narrow = spec;
