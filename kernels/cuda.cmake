@@ -19,6 +19,14 @@ target_link_libraries(samebits_cuda_kernels PUBLIC samebits_common CUDA::cudart_
 set_target_properties(samebits_cuda_kernels PROPERTIES
   CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON LINKER_LANGUAGE CXX)
 
+# What serves a call on a GPU without the tensor cores of sm_90a compiles for others, too, without a warning.
+if(SAMEBITS_BUILD_TESTS)
+  add_library(samebits_cuda_plain_elsewhere OBJECT logits/plain.cu logits/prepare.cu logits/split_columns.cu select/select.cu)
+  target_compile_options(samebits_cuda_plain_elsewhere PRIVATE ${SAMEBITS_CUDA_OPTIONS})
+  target_link_libraries(samebits_cuda_plain_elsewhere PRIVATE samebits_common)
+  set_target_properties(samebits_cuda_plain_elsewhere PROPERTIES CUDA_ARCHITECTURES "80-real;100-real")
+endif()
+
 # libsamebits_cuda.so, for engines, and for the program, which loads it as its backend `cuda` from its own folder.
 add_library(samebits_cuda SHARED cuda/abi.cpp cuda/front_abi.cpp)
 add_library(samebits::cuda ALIAS samebits_cuda)
