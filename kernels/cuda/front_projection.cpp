@@ -14,6 +14,7 @@
 #include "kernels/cuda/logits_stage.h"
 #include "kernels/cuda/router.h"
 #include "kernels/cuda/slices.h"
+#include "kernels/logits/output_pieces.h"
 #include "kernels/logits/pack.h"
 #include "kernels/logits/prefill.h"
 
@@ -161,9 +162,12 @@ void project(const FrontProjection& front, const samebits_inputs* inputs_from, c
   check_device(front.device);
 
   const Form form = front.plain ? Form::kPlain : choose_form(front.view, front.tensor_cores, num_tokens);
-  const Slices slices = slices_of(front.view, form, num_tokens);
-  const LogitsStage stage{form, inputs.hidden_states, needs_copy(front.view, inputs.hidden_states),
-                          lay_out(front.view, form, num_tokens, workspace_memory)};
+  const bool copies_rows = needs_copy(front.view, inputs.hidden_states);
+  const bool is_direct = form == Form::kPrefill && direct_outputs(front.view, pieces).has_value();
+  const SliceContents contents{form, copies_rows, !is_direct};
+  const Slices slices = slices_of(front.view, contents, num_tokens);
+  const LogitsStage stage{form, inputs.hidden_states, copies_rows,
+                          lay_out(front.view, contents, num_tokens, workspace_memory)};
   const bool sliced_valid_rows = inputs.num_valid_rows != nullptr && slices.count > 1;
   if (sliced_valid_rows) {
     check(launch_slice_valid_rows(inputs.num_valid_rows, slices.rows, slices.count, stage.workspace.slice_valid_rows,
@@ -175,8 +179,13 @@ void project(const FrontProjection& front, const samebits_inputs* inputs_from, c
     call.num_tokens = std::min(slices.rows, num_tokens - first);
     call.num_valid_rows =
         sliced_valid_rows ? stage.workspace.slice_valid_rows + first / slices.rows : inputs.num_valid_rows;
-    launch_logits(front.view, stage, first, call, stream);
-    check(launch_split_columns(front.view, call, pieces, stream), "launch_split_columns");
+    if (is_direct) {
+      const OutputPieces direct = direct_outputs(front.view, pieces).value();
+      launch_logits(front.view, stage, first, call, stream, &direct);
+    } else {
+      launch_logits(front.view, stage, first, call, stream);
+      check(launch_split_columns(front.view, call, pieces, stream), "launch_split_columns");
+    }
     advance_rows(pieces, slices.rows);
   }
 }

@@ -22,9 +22,14 @@ cudaError_t launch_logits_plain(const RouterView& router, const CallView& call, 
 cudaError_t launch_logits_decode(const RouterView& router, const CallView& call, cudaStream_t stream);
 // logits/prefill.cu: wgmma tiles, chunks folded in registers or in a cluster. num_sums = 1. sm_90a.
 cudaError_t launch_logits_prefill(const RouterView& router, const CallView& call, cudaStream_t stream);
+// The same to other places than call.sums: logits/output_pieces.h.
+struct OutputPieces;
+cudaError_t launch_prefill_outputs(const RouterView& router, const CallView& call, const OutputPieces& outputs,
+                                   cudaStream_t stream);
 // The same by a given tile shape, of num_prefill_tiles for this router; for tests.
 int num_prefill_tiles(const RouterView& router);
-cudaError_t launch_logits_prefill_tile(int tile, const RouterView& router, const CallView& call, cudaStream_t stream);
+cudaError_t launch_prefill_tile_outputs(int tile, const RouterView& router, const CallView& call,
+                                        const OutputPieces& outputs, cudaStream_t stream);
 
 // select/select.cu. From sums or given logits: fold, finish the logits (linear bias, bf16, temperature, softcap), write
 // them where wanted, score, rank, choose, weigh; ids, weights and slots of all T rows, padding included. And the

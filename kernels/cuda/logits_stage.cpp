@@ -11,13 +11,13 @@ constexpr std::uintptr_t kRowAlignment = 16;  // bytes
 
 // Each token tile of the decode form reads the whole weight again; the prefill form takes long for few rows, but no
 // longer for 64. So a large weight leaves the former for fewer rows: on an H200 Kimi-K3's gate (896 experts x 28
-// chunks) and selection took 19.1 us at 96 rows by the former, 14.2 at 64, and 15.4 at 97 by the latter; its front
-// projection 54 at 256 instead of 177.
+// chunks) and selection took 19.1 us at 96 rows by the former, 14.2 at 64, and 15.4 at 97 by the latter. Its front
+// projection takes as long to be read, 22 us, by either, and then 4 more to split what the former leaves.
 std::int64_t decode_rows(const RouterView& router) {
   constexpr std::int64_t kLargeWeight = 512 * 28, kHugeWeight = 2048 * 28;
   const std::int64_t weight = std::int64_t{router.padded_gate_rows} * router.num_chunks;
   if (router.num_parts > 1 || weight <= kLargeWeight) return kDecodeRows;
-  return weight <= kHugeWeight ? 64 : 8;
+  return weight <= kHugeWeight ? 64 : 0;
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ void launch_input(const RouterView& router, const LogitsStage& stage, std::int64
 }
 
 void launch_logits(const RouterView& router, const LogitsStage& stage, std::int64_t first, CallView& view,
-                   cudaStream_t stream) {
+                   cudaStream_t stream, const OutputPieces* outputs) {
   launch_input(router, stage, first, view, stream);
   view.sums = stage.workspace.sums;
   view.num_sums = static_cast<std::int32_t>(num_sums(router, stage.form));
@@ -61,6 +61,8 @@ void launch_logits(const RouterView& router, const LogitsStage& stage, std::int6
     case Form::kDecode:
       return check(launch_logits_decode(router, view, stream), "launch_logits_decode");
     case Form::kPrefill:
+      if (outputs != nullptr)
+        return check(launch_prefill_outputs(router, view, *outputs, stream), "launch_prefill_outputs");
       return check(launch_logits_prefill(router, view, stream), "launch_logits_prefill");
     case Form::kFused:
       return;  // has no logits of its own

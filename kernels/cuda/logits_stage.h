@@ -10,6 +10,8 @@
 
 namespace samebits::cuda {
 
+struct OutputPieces;
+
 // A form of the logits: plain where the tensor cores are not used; else the forced form, or the one for this many rows.
 Form choose_form(const RouterView& router, TensorCores tensor_cores, std::int64_t num_tokens);
 
@@ -29,8 +31,8 @@ void launch_input(const RouterView& router, const LogitsStage& stage, std::int64
                   cudaStream_t stream);
 
 // Launches the product for the rows [first, first + view.num_tokens) of the call in a form of the logits, and fills the
-// input and the sums of the view. Throws Error.
+// input and the sums of the view; in the prefill form to other places, where they are given. Throws Error.
 void launch_logits(const RouterView& router, const LogitsStage& stage, std::int64_t first, CallView& view,
-                   cudaStream_t stream);
+                   cudaStream_t stream, const OutputPieces* outputs = nullptr);
 
 }  // namespace samebits::cuda

@@ -84,8 +84,9 @@ Call checked_call(const Router& router, Source source, const samebits_inputs* in
     call.form = form_of_call(router, num_tokens);
     call.copies_rows = has_prepared_input(view.spec) || needs_copy(view, call.inputs.hidden_states);
   }
-  call.slices = slices_of(view, call.form, num_tokens);
-  call.workspace = lay_out(view, call.form, num_tokens, workspace);
+  const SliceContents contents{call.form, call.copies_rows, call.form.has_value()};
+  call.slices = slices_of(view, contents, num_tokens);
+  call.workspace = lay_out(view, contents, num_tokens, workspace);
   call.bookkeeper = bookkeeper_of(call);
   return call;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "kernels/common/error.h"
 #include "kernels/cuda/launch.h"
@@ -14,9 +15,12 @@ constexpr std::size_t kAlignment = 256;
 constexpr std::int64_t kMaxSliceRows = 65536;
 constexpr std::int64_t kSliceBytes = std::int64_t{128} << 20;  // of sums and prepared rows
 
-std::int64_t row_bytes(const RouterView& router, Form form) {
-  return num_sums(router, form) * router.padded_gate_rows * static_cast<std::int64_t>(sizeof(float)) +
-         router.padded_hidden_size * static_cast<std::int64_t>(sizeof(std::uint16_t));
+std::int64_t sum_bytes(const RouterView& router, const SliceContents& contents) {  // of a row
+  if (!contents.sums) return 0;
+  return num_sums(router, *contents.form) * router.padded_gate_rows * static_cast<std::int64_t>(sizeof(float));
+}
+std::int64_t prepared_bytes(const RouterView& router, const SliceContents& contents) {
+  return contents.prepared_rows ? router.padded_hidden_size * static_cast<std::int64_t>(sizeof(std::uint16_t)) : 0;
 }
 
 std::size_t aligned(std::size_t bytes) {
@@ -72,13 +76,11 @@ void take_call_regions(const RouterView& router, std::int64_t num_tokens, std::i
   workspace.bookkeep_scratch = arena.take(workspace.bookkeep_scratch_bytes);
 }
 
-void take_slice_regions(const RouterView& router, Form form, std::int64_t slice_rows, Arena& arena,
+void take_slice_regions(const RouterView& router, const SliceContents& contents, std::int64_t slice_rows, Arena& arena,
                         Workspace& workspace) {
-  const auto rows = static_cast<std::size_t>(slice_rows);
-  workspace.sums = static_cast<float*>(
-      arena.take(rows * static_cast<std::size_t>(num_sums(router, form) * router.padded_gate_rows) * sizeof(float)));
-  workspace.prepared = static_cast<std::uint16_t*>(
-      arena.take(rows * static_cast<std::size_t>(router.padded_hidden_size) * sizeof(std::uint16_t)));
+  workspace.sums = static_cast<float*>(arena.take(static_cast<std::size_t>(slice_rows * sum_bytes(router, contents))));
+  workspace.prepared =
+      static_cast<std::uint16_t*>(arena.take(static_cast<std::size_t>(slice_rows * prepared_bytes(router, contents))));
 }
 
 std::mutex g_mutex;
@@ -90,24 +92,28 @@ std::int64_t num_sums(const RouterView& router, Form form) {
   return form == Form::kDecode ? router.num_chunks : form == Form::kFused ? 0 : 1;
 }
 
-Slices slices_of(const RouterView& router, std::optional<Form> form, std::int64_t num_tokens) {
+Slices slices_of(const RouterView& router, const SliceContents& contents, std::int64_t num_tokens) {
   std::int64_t most = kMaxSliceRows;
-  if (form) most = std::clamp<std::int64_t>(kSliceBytes / row_bytes(router, *form), 1, most);
-  if (form == Form::kDecode) most = std::min(most, kDecodeRows);
+  const std::int64_t row_bytes = contents.form ? sum_bytes(router, contents) + prepared_bytes(router, contents) : 0;
+  if (row_bytes > 0) most = std::clamp<std::int64_t>(kSliceBytes / row_bytes, 1, most);
+  if (contents.form == Form::kDecode) most = std::min(most, kDecodeRows);
   return num_tokens <= most ? Slices{num_tokens, 1} : Slices{most, ceil_div(num_tokens, most)};
 }
 
 std::size_t layout_bytes(const RouterView& router, std::int64_t max_tokens) {
   Workspace workspace{};
-  std::int64_t num_slices = slices_of(router, std::nullopt, max_tokens).count;
+  std::int64_t num_slices = slices_of(router, {}, max_tokens).count;
   std::size_t slice_bytes = 0;
   if (router.num_parts > 0) {
     for (const Form form : {Form::kPlain, Form::kDecode, Form::kPrefill}) {
-      const Slices slices = slices_of(router, form, max_tokens);
-      Arena arena(nullptr);
-      take_slice_regions(router, form, slices.rows, arena, workspace);
-      num_slices = std::max(num_slices, slices.count);
-      slice_bytes = std::max(slice_bytes, arena.used());
+      for (const auto& [prepared_rows, sums] : {std::pair{true, true}, {false, true}, {true, false}}) {
+        const SliceContents contents{form, prepared_rows, sums};
+        const Slices slices = slices_of(router, contents, max_tokens);
+        Arena arena(nullptr);
+        take_slice_regions(router, contents, slices.rows, arena, workspace);
+        num_slices = std::max(num_slices, slices.count);
+        slice_bytes = std::max(slice_bytes, arena.used());
+      }
     }
   }
   Arena arena(nullptr);
@@ -115,12 +121,12 @@ std::size_t layout_bytes(const RouterView& router, std::int64_t max_tokens) {
   return kAlignment + arena.used() + slice_bytes;  // the first: an unaligned workspace
 }
 
-Workspace lay_out(const RouterView& router, std::optional<Form> form, std::int64_t num_tokens, void* memory) {
+Workspace lay_out(const RouterView& router, const SliceContents& contents, std::int64_t num_tokens, void* memory) {
   Workspace workspace{};
-  const Slices slices = slices_of(router, form, num_tokens);
+  const Slices slices = slices_of(router, contents, num_tokens);
   Arena arena(header_of(memory));
   take_call_regions(router, num_tokens, slices.count, arena, workspace);
-  if (form) take_slice_regions(router, *form, slices.rows, arena, workspace);
+  if (contents.form) take_slice_regions(router, contents, slices.rows, arena, workspace);
   return workspace;
 }
 

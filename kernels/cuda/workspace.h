@@ -16,8 +16,12 @@ namespace samebits::cuda {
 struct Slices {
   std::int64_t rows, count;
 };
-// form: nullopt for given logits.
-Slices slices_of(const RouterView& router, std::optional<Form> form, std::int64_t num_tokens);
+// What a slice keeps in the workspace. form: nullopt for given logits.
+struct SliceContents {
+  std::optional<Form> form;
+  bool prepared_rows, sums;
+};
+Slices slices_of(const RouterView& router, const SliceContents& contents, std::int64_t num_tokens);
 
 // Parts of a sum that the form leaves to the selection.
 std::int64_t num_sums(const RouterView& router, Form form);
@@ -45,7 +49,7 @@ inline constexpr std::size_t kWorkspaceHeaderBytes = kHeaderZeroBytes + kHeaderW
 // Bytes of calls with up to max_tokens rows, whatever their form and alignment; grows with max_tokens.
 std::size_t layout_bytes(const RouterView& router, std::int64_t max_tokens);
 // The regions of one call.
-Workspace lay_out(const RouterView& router, std::optional<Form> form, std::int64_t num_tokens, void* workspace);
+Workspace lay_out(const RouterView& router, const SliceContents& contents, std::int64_t num_tokens, void* workspace);
 
 // The header, 256-byte aligned.
 void* header_of(void* workspace);

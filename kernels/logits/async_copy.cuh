@@ -53,6 +53,16 @@ __device__ __forceinline__ void copy_box(std::uint32_t destination, const CUtens
       "l"(&map), "r"(column), "r"(row), "r"(barrier)
       : "memory");
 }
+// The same to the same place in both blocks of a cluster, where it completes on the barrier at the same place.
+__device__ __forceinline__ void copy_box_to_pair(std::uint32_t destination, const CUtensorMap& map, std::int32_t column,
+                                                 std::int32_t row, std::uint32_t barrier) {
+  constexpr std::uint16_t kBoth = 3;
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, "
+      "%3}], [%4], %5;" ::"r"(destination),
+      "l"(&map), "r"(column), "r"(row), "r"(barrier), "h"(kBoth)
+      : "memory");
+}
 // Makes what other kernels stored visible to the copies that follow.
 __device__ __forceinline__ void fence_before_copies() {
   asm volatile("fence.proxy.async.global;" ::: "memory");

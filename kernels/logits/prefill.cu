@@ -37,24 +37,62 @@ cudaError_t encode_rows(const RouterView& router, const CallView& call, int box_
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+// Whether two blocks copy their rows together, where the slices make pairs: it pays for tiles that take as long to be
+// copied as to be multiplied, of many rows (Kimi-K3's gate at 4,096 rows: 82 us, 77 in pairs), and costs up to 2 us
+// else.
 template <class Tile>
-cudaError_t launch(const RouterView& router, const CallView& call, cudaStream_t stream) {
+bool copies_in_pairs(const CallView& call, std::int32_t num_slices) {
+  constexpr std::int64_t kManyRows = 2048;
+  return Tile::kMayPair && Tile::kParts == 1 && Tile::kExperts <= 112 && call.num_tokens > kManyRows &&
+         num_slices % 2 == 0;
+}
+
+// Row tiles of which as many slices run at the same time: of a wide weight about the root of the multiprocessors.
+std::int32_t group_rows(std::int32_t num_slices) {
+  constexpr std::int32_t kRoot = 11;
+  return num_slices > kRoot + 1 ? kRoot : 1;
+}
+
+template <class Tile>
+cudaError_t launch(const RouterView& router, const CallView& call, const OutputPieces& outputs, cudaStream_t stream) {
   CUtensorMap rows;
-  cudaError_t status = encode_rows(router, call, Tile::kRows, &rows);
+  const auto num_slices = static_cast<std::int32_t>(ceil_div(router.padded_gate_rows, Tile::kExperts));
+  const auto row_tiles = static_cast<std::int32_t>(ceil_div(call.num_tokens, Tile::kRows));
+  const auto tile_rows = static_cast<std::int32_t>(std::min<std::int64_t>(call.num_tokens, Tile::kRows));
+  const std::int32_t members = copies_in_pairs<Tile>(call, num_slices) ? 2 : 1;
+  cudaError_t status = encode_rows(router, call, tile_rows / members, &rows);
   if (status != cudaSuccess) return status;
   status = cudaFuncSetAttribute(prefill_kernel<Tile>, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes);
   if (status != cudaSuccess) return status;
-  const auto num_slices = ceil_div(router.padded_gate_rows, Tile::kExperts);
   const PrefillArguments arguments{router.weight_tiles,
-                                   call.sums,
                                    call.num_tokens,
                                    call.num_valid_rows,
                                    router.padded_gate_rows,
                                    static_cast<std::int32_t>(ceil_div(router.padded_hidden_size, kTileColumns)),
-                                   static_cast<std::int32_t>(num_slices)};
-  const std::int64_t blocks = ceil_div(call.num_tokens, Tile::kRows) * num_slices * Tile::kShares;
-  return launch_pdl_clusters(prefill_kernel<Tile>, Tile::kShares, dim3(static_cast<unsigned>(blocks)),
+                                   num_slices,
+                                   tile_rows,
+                                   members,
+                                   row_tiles,
+                                   group_rows(num_slices),
+                                   outputs};
+  const std::int64_t blocks = std::int64_t{row_tiles} * num_slices * Tile::kShares;
+  return launch_pdl_clusters(prefill_kernel<Tile>, Tile::kShares * members, dim3(static_cast<unsigned>(blocks)),
                              dim3(Tile::kThreads), Tile::kSharedBytes, stream, rows, arguments);
+}
+
+// How long a block of 64 columns takes to be copied where the weight is too large for L2: by up to 100 KB/us a
+// multiprocessor (110 where two warpgroups share it), and of all of them 11,300, 9,300 where only one tile of rows
+// reads the weight, and 7,000 where several tiles of 64 rows do. Smaller weights are copied faster than they are
+// multiplied.
+template <class Tile>
+double time_of_large_copies(const RouterView& router, const CallView& call, double at_once) {
+  constexpr std::int64_t kLargeWeight = std::int64_t{2048} * 28 * kChunkWidth;  // values
+  if (Tile::kParts > 1 || std::int64_t{router.padded_gate_rows} * router.padded_hidden_size <= kLargeWeight) return 0;
+  const double kilobytes =
+      static_cast<double>(std::min<std::int64_t>(call.num_tokens, Tile::kRows) + Tile::kExperts) * kLineBytes / 1000;
+  const double most = Tile::kWarpgroups == 2 ? 110 : 100;
+  const double of_all = Tile::kWarpgroups == 2 ? 11300 : call.num_tokens <= Tile::kRows ? 9300 : 7000;
+  return kilobytes / std::min(most, of_all / at_once);
 }
 
 // How long a tile shape takes, in microseconds, by rates measured on an H200. A block of 64 columns takes as long as
@@ -90,7 +128,8 @@ double predicted_time(const RouterView& router, const CallView& call) {
       (Tile::kBlockBytes + Tile::kWarpgroups * Tile::kParts * (kWarpgroupRows * kLineBytes + Tile::kExpertBytes)) /
       1000.0;
   const double megaflop = 2e-6 * Tile::kRows * Tile::kExperts * Tile::kParts * kTileColumns;
-  const double block = std::max({0.1, kilobytes / 250, megaflop * at_once / 770});
+  const double block =
+      std::max({0.1, kilobytes / 250, megaflop * at_once / 770, time_of_large_copies<Tile>(router, call, at_once)});
   const double exchange = Tile::kShares == 1 ? 0.0 : std::max(0.65, Tile::kRows * Tile::kExperts * 4 / 1000.0 / 22);
   const double chunk = std::max(block * (kChunkWidth / kTileColumns), exchange);
   const auto rounds = static_cast<double>(ceil_div(router.num_chunks, Tile::kShares));
@@ -100,7 +139,7 @@ double predicted_time(const RouterView& router, const CallView& call) {
 
 struct TileShape {
   double (*predicted_time)(const RouterView&, const CallView&);
-  cudaError_t (*launch)(const RouterView&, const CallView&, cudaStream_t);
+  cudaError_t (*launch)(const RouterView&, const CallView&, const OutputPieces&, cudaStream_t);
 };
 template <class... Tiles>
 const std::vector<TileShape>& shapes_of() {
@@ -134,13 +173,19 @@ int num_prefill_tiles(const RouterView& router) {
   return static_cast<int>(tile_shapes(router).size());
 }
 
-cudaError_t launch_logits_prefill_tile(int tile, const RouterView& router, const CallView& call, cudaStream_t stream) {
+cudaError_t launch_prefill_tile_outputs(int tile, const RouterView& router, const CallView& call,
+                                        const OutputPieces& outputs, cudaStream_t stream) {
   const cudaError_t status = check_device();
   if (status != cudaSuccess || call.num_tokens == 0) return status;
-  return tile_shapes(router).at(static_cast<std::size_t>(tile)).launch(router, call, stream);
+  return tile_shapes(router).at(static_cast<std::size_t>(tile)).launch(router, call, outputs, stream);
 }
 
 cudaError_t launch_logits_prefill(const RouterView& router, const CallView& call, cudaStream_t stream) {
+  return launch_prefill_outputs(router, call, sums_of(router, call), stream);
+}
+
+cudaError_t launch_prefill_outputs(const RouterView& router, const CallView& call, const OutputPieces& outputs,
+                                   cudaStream_t stream) {
   const cudaError_t status = check_device();
   if (status != cudaSuccess || call.num_tokens == 0) return status;
   const TileShape* fastest = nullptr;
@@ -149,7 +194,7 @@ cudaError_t launch_logits_prefill(const RouterView& router, const CallView& call
     const double time = shape.predicted_time(router, call);
     if (fastest == nullptr || time < least) fastest = &shape, least = time;
   }
-  return fastest->launch(router, call, stream);
+  return fastest->launch(router, call, outputs, stream);
 }
 
 }  // namespace samebits::cuda

@@ -26,6 +26,7 @@
 #include "kernels/logits/async_copy.cuh"
 #include "kernels/logits/exchange.cuh"
 #include "kernels/logits/prefill.h"
+#include "kernels/logits/store_piece.cuh"
 #include "kernels/logits/wgmma.cuh"
 
 namespace samebits::cuda {
@@ -46,6 +47,10 @@ struct Tile {
   static constexpr int kMultiplyingWarps = kWarpgroups * kWarpgroupThreads / 32;
   static constexpr int kFoldingWarps = kShares == 1 ? 0 : kMultiplyingWarps / kShares;
   static constexpr bool kMovesRegisters = kWarpgroups == 2 && kAccumulators > 148;
+  // Two blocks of neighbouring slices may copy half of their common rows each, to both.
+  static constexpr bool kMayPair = kWarpgroups == 2;
+  // With one chain the second warpgroup begins later than the first: while one folds, the other multiplies.
+  static constexpr bool kStaggers = kWarpgroups == 2 && kParts == 1 && kChains == 1;
   // A block of columns: the rows, then the experts part by part.
   static constexpr int kRowBytes = kRows * kLineBytes, kExpertBytes = kExperts * kLineBytes;
   static constexpr int kBlockBytes = kRowBytes + kParts * kExpertBytes;
@@ -63,10 +68,14 @@ struct Tile {
 
 struct PrefillArguments {
   const std::uint16_t* weight_tiles;
-  float* sums;  // [T][Gp]
   std::int64_t num_tokens;
   const std::int32_t* num_valid_rows;
   std::int32_t padded_gate_rows, num_blocks, num_slices;  // blocks of 64 columns; slices of kExperts experts
+  std::int32_t tile_rows;  // that are copied: min(T, kRows), as rows that are not there would cost time
+  // Tiles of 2 warpgroups: blocks that copy rows together, and row tiles whose slices follow one another in the grid
+  // (rows first, so that what runs at the same time reads few rows and few experts).
+  std::int32_t members, row_tiles, group_rows;
+  OutputPieces outputs;
 };
 
 // sum += value; no chunk is -0, so the first one is added to +0 like the others.
@@ -108,11 +117,11 @@ struct RingPosition {
 };
 
 template <class Tile>
-__device__ __forceinline__ void init_ring(const Ring& ring) {
+__device__ __forceinline__ void init_ring(const Ring& ring, int members) {
 #pragma unroll
   for (int i = 0; i < Tile::kStages; ++i) {
     init_barrier(ring.barriers + 8 * i, 1);
-    init_barrier(ring.barriers + 8 * (Tile::kStages + i), Tile::kMultiplyingWarps);
+    init_barrier(ring.barriers + 8 * (Tile::kStages + i), Tile::kMultiplyingWarps * members);
   }
 }
 
@@ -120,13 +129,16 @@ __device__ __forceinline__ void init_ring(const Ring& ring) {
 // their accumulators hold anything and are not stored.
 template <class Tile>
 __device__ __forceinline__ void fill_stages(const Ring& ring, const CUtensorMap& rows,
-                                            const PrefillArguments& arguments, int share, int index,
+                                            const PrefillArguments& arguments, int share, int index, int member,
                                             std::int64_t first_row, std::int32_t first_expert) {
   constexpr int kBlocksAtOnce = Tile::kCopyingWarps * Tile::kBlocksOfStage;
   static_assert(kBlocksPerChunk % kBlocksAtOnce == 0 && Tile::kCopyingWarps <= 2);
   auto expert_bytes =
       static_cast<std::uint32_t>(min(Tile::kExperts, arguments.padded_gate_rows - first_expert) * kLineBytes);
   keep_in_register(expert_bytes);
+  const auto row_bytes = static_cast<std::uint32_t>(arguments.tile_rows * kLineBytes);
+  const bool is_pair = Tile::kMayPair && arguments.members > 1;
+  if (is_pair) first_row += member * kWarpgroupRows;
   const std::int64_t block_bytes = std::int64_t{arguments.padded_gate_rows} * kLineBytes;  // of one part
   const int first_block = share * kBlocksPerChunk + index * Tile::kBlocksOfStage;
   const auto* experts = reinterpret_cast<const unsigned char*>(arguments.weight_tiles) +
@@ -141,12 +153,17 @@ __device__ __forceinline__ void fill_stages(const Ring& ring, const CUtensorMap&
     for (std::int32_t block = begin + index * Tile::kBlocksOfStage; block < end; block += kBlocksAtOnce) {
       const std::int32_t blocks = min(Tile::kBlocksOfStage, end - block);
       wait_for_phase(position.drained(), position.parity ^ 1);
-      arrive_expecting(position.filled, blocks * (Tile::kRowBytes + Tile::kParts * expert_bytes));
+      arrive_expecting(position.filled, blocks * (row_bytes + Tile::kParts * expert_bytes));
 #pragma unroll
       for (int i = 0; i < Tile::kBlocksOfStage; ++i) {
         if (i >= blocks) break;
         const std::uint32_t to = position.stage + i * Tile::kBlockBytes;
-        copy_box(to, rows, (block + i) * kTileColumns, static_cast<std::int32_t>(first_row), position.filled);
+        const std::int32_t column = (block + i) * kTileColumns, row = static_cast<std::int32_t>(first_row);
+        if (is_pair) {
+          copy_box_to_pair(to + member * kWarpgroupRows * kLineBytes, rows, column, row, position.filled);
+        } else {
+          copy_box(to, rows, column, row, position.filled);
+        }
 #pragma unroll
         for (int part = 0; part < Tile::kParts; ++part)
           copy_bytes(to + Tile::kRowBytes + part * Tile::kExpertBytes,
@@ -167,10 +184,15 @@ struct Multiplier {
 
   RingPosition<Tile> position;
   std::uint32_t row_offset;
-  bool first_lane;
+  bool first_lane, is_pair;
+  int warpgroup;
 
-  __device__ __forceinline__ Multiplier(const Ring& ring, int warpgroup)
-      : position(ring), row_offset(warpgroup * kWarpgroupRows * kLineBytes), first_lane(threadIdx.x % 32 == 0) {}
+  __device__ __forceinline__ Multiplier(const Ring& ring, int warpgroup, int members)
+      : position(ring),
+        row_offset(warpgroup * kWarpgroupRows * kLineBytes),
+        first_lane(threadIdx.x % 32 == 0),
+        is_pair(Tile::kMayPair && members > 1),
+        warpgroup(warpgroup) {}
 
   static __device__ __forceinline__ void pin(Chain& chain) {
 #pragma unroll
@@ -214,7 +236,12 @@ struct Multiplier {
     }
   }
   __device__ __forceinline__ void release(std::uint32_t drained) const {
-    if (first_lane) arrive(drained);
+    if (is_pair) {  // by a lane for each block
+      const int lane = threadIdx.x % 32;
+      if (lane < 2) arrive_in_cluster(address_in_block(drained, lane));
+    } else if (first_lane) {
+      arrive(drained);
+    }
   }
 
   // take(the value of a chunk whose wgmmas have ended).
@@ -236,6 +263,9 @@ struct Multiplier {
   __device__ __forceinline__ void multiply_chunks(std::int32_t num_blocks, int share, Take take) {
     Chain chain;
     clear(chain);
+    if constexpr (Tile::kStaggers) {
+      if (warpgroup == 1 && num_blocks > 1) wait_for_first_warpgroup();
+    }
 #pragma unroll 1
     for (std::int32_t begin = share * kBlocksPerChunk; begin < num_blocks; begin += Tile::kShares * kBlocksPerChunk) {
       const std::int32_t end = min(begin + kBlocksPerChunk, num_blocks);
@@ -244,6 +274,9 @@ struct Multiplier {
       for (std::int32_t block = begin; block < end; block += Tile::kBlocksOfStage, position.advance()) {
         multiply_stage(chain, end - block, block > begin);
         wait_for_wgmma<1>();
+        if constexpr (Tile::kStaggers) {
+          if (warpgroup == 0 && block == 1) let_second_warpgroup_start();
+        }
         if (block > begin) release(drained);
         drained = position.drained();
       }
@@ -251,6 +284,12 @@ struct Multiplier {
       release(drained);
       take_value(chain, take);
     }
+  }
+  static __device__ __forceinline__ void wait_for_first_warpgroup() {
+    asm volatile("bar.sync 1, 256;" ::: "memory");
+  }
+  static __device__ __forceinline__ void let_second_warpgroup_start() {
+    asm volatile("bar.arrive 1, 256;" ::: "memory");
   }
 
   // The same with two chains in turn: the value of a chunk is taken while the next one is multiplied.
@@ -304,17 +343,11 @@ template <class Tile>
 __device__ __forceinline__ void store_sums(const PrefillArguments& arguments, std::int64_t num_rows,
                                            std::int64_t first_row, std::int32_t first_expert, int warp,
                                            const float (&sum)[Tile::kExperts / 2]) {
-  const int lane = threadIdx.x % 32;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const std::int64_t row = first_row + 16 * warp + lane / 4 + 8 * half;
-    if (row >= num_rows) continue;
-    float* out = arguments.sums + row * arguments.padded_gate_rows + first_expert + 2 * (lane % 4);
-#pragma unroll
-    for (int j = 0; j < Tile::kExperts / 8; ++j) {
-      if (first_expert + 8 * j < arguments.padded_gate_rows)
-        *reinterpret_cast<float2*>(out + 8 * j) = make_float2(sum[4 * j + 2 * half], sum[4 * j + 2 * half + 1]);
-    }
+#pragma unroll 1
+  for (std::int32_t i = 0; i < arguments.outputs.count; ++i) {
+    const OutputPiece& piece = arguments.outputs.pieces[i];
+    if (piece.first_column < first_expert + Tile::kExperts && piece.end_column > first_expert)
+      store_piece<Tile::kExperts>(piece, num_rows, first_row + 16 * warp, first_expert, sum);
   }
 }
 
@@ -323,7 +356,7 @@ template <class Tile>
 __device__ __forceinline__ void multiply(const Ring& ring, const typename Tile::Exchange& exchange,
                                          const PrefillArguments& arguments, int share, std::int64_t num_rows,
                                          std::int64_t first_row, std::int32_t first_expert, int warp) {
-  Multiplier<Tile> multiplier(ring, warp / kWarpgroupWarps);
+  Multiplier<Tile> multiplier(ring, warp / kWarpgroupWarps, arguments.members);
   if constexpr (Tile::kShares == 1) {
     float sum[Tile::kExperts / 2] = {};
     const auto fold_value = [&](const float(&value)[Tile::kExperts / 2]) { fold(value, sum); };
@@ -341,6 +374,25 @@ __device__ __forceinline__ void multiply(const Ring& ring, const typename Tile::
   }
 }
 
+// What a block computes.
+struct TilePlace {
+  std::int32_t row_tile, slice, member;
+};
+template <class Tile>
+__device__ __forceinline__ TilePlace place_of(const PrefillArguments& arguments) {
+  const auto block = static_cast<std::int32_t>(blockIdx.x);
+  if constexpr (Tile::kMayPair) {
+    const std::int32_t members = arguments.members, member = block % members, pair = block / members;
+    const std::int32_t blocks_of_group = arguments.group_rows * (arguments.num_slices / members);
+    const std::int32_t first_row_tile = pair / blocks_of_group * arguments.group_rows, rest = pair % blocks_of_group;
+    const std::int32_t row_tiles = min(arguments.group_rows, arguments.row_tiles - first_row_tile);
+    return {first_row_tile + rest % row_tiles, rest / row_tiles * members + member, member};
+  } else {
+    const std::int32_t tile = block / Tile::kShares;
+    return {tile / arguments.num_slices, tile % arguments.num_slices, 0};
+  }
+}
+
 #endif  // defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 // Blocks of a cluster are neighbours in the grid, then slices of the same rows: they read the same rows at about the
@@ -355,7 +407,9 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
             shared_address(barriers)};
   keep_in_register(ring.stages);
   keep_in_register(ring.barriers);
-  const int share = static_cast<int>(blockIdx.x) % Tile::kShares, tile = static_cast<int>(blockIdx.x) / Tile::kShares;
+  const int share = static_cast<int>(blockIdx.x) % Tile::kShares;
+  const TilePlace place = place_of<Tile>(arguments);
+  const bool is_pair = Tile::kMayPair && arguments.members > 1;
   const typename Tile::Exchange exchange{ring.stages + Tile::kStages * Tile::kStageBytes, shared_address(exchanged),
                                          share};
   // The same in all lanes, and known to be to the compiler.
@@ -364,12 +418,12 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   if (warp == Tile::kMultiplyingWarps) {
     if (is_elected_lane()) {
       prefetch_map(rows);
-      init_ring<Tile>(ring);
+      init_ring<Tile>(ring, Tile::kMayPair ? arguments.members : 1);
       if constexpr (Tile::kShares > 1) exchange.init();
       fence_barrier_init();
     }
   }
-  if constexpr (Tile::kShares > 1) {
+  if (Tile::kShares > 1 || is_pair) {
     __syncwarp();
     sync_cluster_barriers();
   } else {
@@ -377,12 +431,14 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   }
   wait_for_previous_kernel();
 
-  const std::int64_t first_row = std::int64_t{tile / arguments.num_slices} * Tile::kRows;
-  const std::int32_t first_expert = tile % arguments.num_slices * Tile::kExperts;
+  const std::int64_t row_of_tile = std::int64_t{place.row_tile} * Tile::kRows;
+  const std::int32_t first_expert = place.slice * Tile::kExperts;
   const std::int64_t num_rows = arguments.num_valid_rows == nullptr
                                     ? arguments.num_tokens
                                     : clamp_rows(*arguments.num_valid_rows, arguments.num_tokens);
-  if (first_row >= num_rows) return;  // padding, of the whole cluster
+  if (row_of_tile >= num_rows) return;  // padding, of the whole cluster
+  // The last tile begins where it ends with the last row; rows that it shares with the one before have the same bits.
+  const std::int64_t first_row = min(row_of_tile, arguments.num_tokens - arguments.tile_rows);
   if (warp < Tile::kMultiplyingWarps) {
     if constexpr (Tile::kMovesRegisters) take_registers<240>();
     multiply<Tile>(ring, exchange, arguments, share, num_rows, first_row, first_expert, warp);
@@ -392,7 +448,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     if (copier < Tile::kCopyingWarps) {
       if (is_elected_lane()) {
         fence_before_copies();
-        fill_stages<Tile>(ring, rows, arguments, share, copier, first_row, first_expert);
+        fill_stages<Tile>(ring, rows, arguments, share, copier, place.member, first_row, first_expert);
       }
     } else if constexpr (Tile::kShares > 1) {
       const int index = copier - Tile::kCopyingWarps;
@@ -401,6 +457,10 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
                        [&](const float(&value)[Tile::kExperts / 2]) { fold(value, sum); });
       store_sums<Tile>(arguments, num_rows, first_row, first_expert, share * Tile::kFoldingWarps + index, sum);
     }
+  }
+  if (is_pair) {  // no block ends while the other may still copy to it
+    __syncwarp();
+    sync_cluster_barriers();
   }
 #else
   __trap();  // launch_logits_prefill refuses other architectures

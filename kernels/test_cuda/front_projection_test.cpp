@@ -226,12 +226,14 @@ class DeviceFront {
   std::unique_ptr<DeviceArray<std::uint8_t>> workspace_;
 };
 
-// Calls of rows [first, first + T) for each T, each with a dirty workspace.
-void expect_right_rows(const FrontCase& front, const std::vector<std::int64_t>& row_counts, std::int64_t first = 0) {
+// Calls of rows [first, first + T) for each T, each with a dirty workspace. With outputs that are 8-byte aligned at
+// every 4th column, tiles of the prefill form store them.
+void expect_right_rows(const FrontCase& front, const std::vector<std::int64_t>& row_counts, std::int64_t first = 0,
+                       std::int64_t gap = 3) {
   const std::vector<std::vector<std::uint8_t>> right = right_outputs(front);
   const DeviceFront device(front);
   for (const std::int64_t t : row_counts) {
-    const Outputs outputs(front, t);
+    const Outputs outputs(front, t, gap);
     ASSERT_EQ(device.project(device.inputs(first, t), outputs), SAMEBITS_OK) << device.error();
     outputs.expect(right, first, t, "T = " + std::to_string(t));
     device.workspace().fill_bytes(0xff);
@@ -276,6 +278,20 @@ TEST_F(FrontProjectionTest, HostileValues) {
 TEST_F(FrontProjectionTest, TheSizesOfKimiK3) {
   const FrontCase front(sigmoid_bias_spec(7168, 896, 16), {{3584, SAMEBITS_BF16}}, 300);
   expect_right_rows(front, {1, 16, 64, 300});
+  expect_right_rows(front, {1, 8, 9, 16, 63, 65, 128, 129, 200, 256, 257, 300}, 0, 8);
+}
+
+// Rows that are copied, and more blocks than tiles store.
+TEST_F(FrontProjectionTest, AlignedOutputs) {
+  for (const std::int32_t columns : {8, 136}) {
+    std::vector<BlockShape> shapes{{columns, SAMEBITS_BF16}, {24, SAMEBITS_FP32}};
+    for (const std::size_t more : {0, 4}) {
+      shapes.resize(2 + more, {16, SAMEBITS_BF16});
+      const FrontCase front(plain_spec(1000, 40, 4), shapes, 600);
+      expect_right_rows(front, {1, 9, 100, 513}, 0, 0);
+      expect_right_rows(front, {9, 300}, 299, 8);
+    }
+  }
 }
 
 // Sums of 0.6 MB a row in the decode form and 33 KB in the prefill form: two slices each.

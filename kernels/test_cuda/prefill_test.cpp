@@ -2,14 +2,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "kernels/common/bits.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/logits/output_pieces.h"
 #include "kernels/logits/prefill.h"
 #include "kernels/test/data_categories.h"
 #include "kernels/test_cuda/device_array.h"
@@ -215,11 +219,52 @@ TEST_F(Prefill, EveryTileEqualsThePlainForm) {
       for (int tile = 0; tile < num_prefill_tiles(gate.view); ++tile) {
         for (const std::int64_t T : {std::int64_t{65}, kTokens}) {
           const auto launch = [tile](const RouterView& router, const CallView& call, cudaStream_t stream) {
-            return launch_logits_prefill_tile(tile, router, call, stream);
+            return launch_prefill_tile_outputs(tile, router, call, sums_of(router, call), stream);
           };
           expect_equal(gate, run(launch, gate, input, T), plain, T,
                        "tile " + std::to_string(tile) + ", " + shape_of(parts, T, G, H));
         }
+      }
+    }
+  }
+}
+
+// Pieces that begin and end within tiles, columns between them that are of none, strides of their own.
+TEST_F(Prefill, EveryTileStoresPieces) {
+  struct Piece {
+    std::int32_t first_column, end_column, bf16;
+    std::int64_t stride;
+  };
+  constexpr std::int64_t kTokens = 200, kGateRows = 440, kHiddenSize = 528;
+  const std::vector<Piece> pieces{{0, 56, 0, 58}, {64, 264, 1, 204}, {272, 280, 0, 8}, {288, 440, 1, 152}};
+  const InputRows input(-1, kTokens, kHiddenSize);
+  const Gate gate(make_weight(-1, 1, kGateRows, kHiddenSize), 1, kGateRows, kGateRows, kHiddenSize);
+  const std::vector<std::uint32_t> plain = run(launch_logits_plain, gate, input, kTokens);
+  for (int tile = 0; tile < num_prefill_tiles(gate.view); ++tile) {
+    for (const std::int64_t T : {std::int64_t{3}, std::int64_t{64}, kTokens}) {
+      OutputPieces outputs{};
+      std::vector<std::unique_ptr<DeviceArray<std::uint8_t>>> arrays;
+      for (const Piece& piece : pieces) {
+        const auto bytes = static_cast<std::size_t>((T + kRowsBeyond) * piece.stride * (piece.bf16 ? 2 : 4));
+        arrays.push_back(std::make_unique<DeviceArray<std::uint8_t>>(bytes));
+        arrays.back()->fill_bytes(kPoisonByte);
+        outputs.pieces[outputs.count++] = {arrays.back()->data(), piece.stride, piece.first_column, piece.end_column,
+                                           piece.bf16};
+      }
+      check(launch_prefill_tile_outputs(tile, gate.view, call_of(input, T, nullptr), outputs, nullptr), "launch");
+      for (std::size_t i = 0; i < pieces.size(); ++i) {
+        const Piece& piece = pieces[i];
+        const std::int64_t width = piece.bf16 ? 2 : 4;
+        std::vector<std::uint8_t> right(arrays[i]->size(), kPoisonByte);
+        for (std::int64_t place = 0; place < T * piece.stride; ++place) {
+          const std::int64_t column = piece.first_column + place % piece.stride;
+          if (column >= piece.end_column) continue;
+          const std::uint32_t bits =
+              plain[static_cast<std::size_t>(place / piece.stride * gate.view.padded_gate_rows + column)];
+          const std::uint32_t value = piece.bf16 ? float_to_bf16(std::bit_cast<float>(bits)) : bits;
+          std::memcpy(right.data() + place * width, &value, static_cast<std::size_t>(width));
+        }
+        EXPECT_TRUE(arrays[i]->read() == right) << "tile " << tile << ", T " << T << ", piece " << i;
       }
     }
   }
