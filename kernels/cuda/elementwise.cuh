@@ -29,11 +29,12 @@ struct ExpParts {
   float high, low;
 };
 
-// |x| <= 105. Reduction by ln 2 in two parts, then a polynomial of degree 7 whose first two terms are exact.
-__device__ __forceinline__ ExpParts exp_parts(float x) {
-  constexpr float kToInteger = 12582912.0f;  // 1.5 * 2^23: a sum with it is rounded to an integer
-  const float t = ffma(x, kLog2E, kToInteger);
-  const float n = fsub(t, kToInteger);
+// e^(x - n ln 2) for the integer n nearest to x / ln 2, |x| <= 105. Reduction by ln 2 in two parts, then a polynomial
+// of degree 7 whose first two terms are exact.
+struct Sum {
+  float high, low;
+};
+__device__ __forceinline__ Sum exp_sum(float x, float n) {
   const float reduced_high = ffma(n, -kLn2High, x);  // exact
   const float reduced_low = fmul(n, -kLn2Low);
   const float r = fadd(reduced_high, reduced_low);
@@ -48,14 +49,17 @@ __device__ __forceinline__ ExpParts exp_parts(float x) {
   const float s = fadd(1.0f, r);
   const float e = fadd(fsub(r, fsub(s, 1.0f)), q);
   const float high = fadd(s, e);
-  return {static_cast<int>(to_bits(t) & 0x7fffffu) - 0x400000, high, fsub(e, fsub(high, s))};
+  return {high, fsub(e, fsub(high, s))};
+}
+__device__ __forceinline__ ExpParts exp_parts(float x) {
+  constexpr float kToInteger = 12582912.0f;  // 1.5 * 2^23: a sum with it is rounded to an integer
+  const float t = ffma(x, kLog2E, kToInteger);
+  const Sum sum = exp_sum(x, fsub(t, kToInteger));
+  return {static_cast<int>(to_bits(t) & 0x7fffffu) - 0x400000, sum.high, sum.low};
 }
 
 // e^x as one sum. 2^-60 stands for smaller powers: 1 + e^x and 2 + e^x do not see the difference, and no product
 // underflows.
-struct Sum {
-  float high, low;
-};
 __device__ __forceinline__ Sum bounded_exp(const ExpParts& e) {
   const float power = power_of_two(e.n < -60 ? -60 : e.n);
   return {fmul(e.high, power), fmul(e.low, power)};

@@ -67,20 +67,6 @@ __device__ __forceinline__ void softmax_of_row(const float (&x)[kKeys], float (&
   }
 }
 
-// The same of one row by its exact keys, of which nothing else is needed. logits: as they are scored.
-template <int kKeys>
-__device__ __noinline__ bool is_masked_exactly(const samebits_router_spec& spec, const float* logits, bool round_logits,
-                                               const float* bias) {
-  OrderedKey keys[kKeys];
-#pragma unroll
-  for (int i = 0; i < kKeys; ++i) {
-    const int expert = kKeys * Warp().rank() + i;
-    const float logit = round_logits ? round_to_bf16(logits[expert]) : canonical(logits[expert]);
-    keys[i] = ordered_key(bias == nullptr ? sigmoid_of(logit) : fadd(sigmoid_of(logit), bias[expert]));
-  }
-  return is_masked(spec, keys);
-}
-
 // The columns of a row with an answer. logits: as they come, of which `finish` makes the row's; bias: null for none.
 // The arrays are in local memory, as their loops are not unrolled: little code for what is rare.
 template <Lean kLean, int kKeys>

@@ -1,6 +1,7 @@
 // What kernels of lean routers read of router and call: as few parameters in as few lines as rows need.
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
 
 #include "kernels/select/choice_columns.cuh"
@@ -8,7 +9,7 @@
 namespace samebits::cuda {
 
 struct GroupSizes {
-  std::int32_t groups, kept;
+  std::int32_t groups, kept, lanes_of_group;  // of a warp that has all experts
   bool two_of_group, zero_mask;
 };
 
@@ -18,6 +19,7 @@ struct RowsCall {
   const std::int32_t* row_class;
   std::int32_t bias_variants, experts, k;
   bool round_logits;
+  bool is_rare;  // some rows may have no answer, or another bias, or logits are wanted, or rounded, but for softmax
   const std::int32_t* num_valid_rows;
   const float* logits;  // sums, or given
   float* router_logits;
@@ -33,7 +35,8 @@ struct RowsCall {
 template <class T>
 __device__ __forceinline__ T* row_of(T* rows, int row, int stride) {
   using Byte = std::conditional_t<std::is_const_v<T>, const unsigned char, unsigned char>;
-  return reinterpret_cast<T*>(reinterpret_cast<Byte*>(rows) + std::int64_t{row} * stride);
+  return reinterpret_cast<T*>(reinterpret_cast<Byte*>(rows) +
+                              std::uint64_t{static_cast<unsigned>(row)} * static_cast<unsigned>(stride));
 }
 
 __device__ __forceinline__ Column column_of(const RowsCall& call, int row, int column) {
@@ -66,8 +69,9 @@ __device__ __forceinline__ float sum_in_order(const float* scores) {
 // The column of an expert of this score.
 __device__ __forceinline__ void write_scored(const RowsCall& call, int row, int column, std::int32_t id, float score,
                                              float sum) {
-  const float weight = weight_of(score, sum, call.rule);
-  if (call.rule.rare == 0) {
+  float weight = weight_of(score, sum, call.rule);
+  if ((call.rule.rare & kRoundWeights) != 0) weight = round_to_bf16(weight);
+  if ((call.rule.rare & ~kRoundWeights) == 0) {
     row_of(static_cast<std::int32_t*>(call.ids), row, call.ids_stride)[column] = id;
     row_of(static_cast<float*>(call.weights), row, call.weights_stride)[column] = is_finite(weight) ? weight : 0.0f;
   } else {
@@ -105,10 +109,13 @@ inline RowsCall rows_call(const RouterView& router, const CallView& call) {
   rows.num_sums = given ? 1 : call.num_sums;
   rows.sum_stride = router.padded_gate_rows;
   rows.round_logits = !given && spec.logits_dtype == SAMEBITS_BF16;
+  rows.is_rare = call.num_valid_rows != nullptr || call.router_logits != nullptr ||
+                 (call.row_class != nullptr && rows.bias_variants > 0) ||
+                 (rows.round_logits && spec.score_func != SAMEBITS_SCORE_SOFTMAX);
   rows.router_logits = call.router_logits;
   rows.router_logits_stride = bytes_of(call.router_logits_stride, sizeof(float));
-  rows.groups = {spec.n_group, spec.topk_group, spec.group_score == SAMEBITS_GROUP_SCORE_TOP2_SUM,
-                 spec.group_mask == SAMEBITS_GROUP_MASK_ZERO};
+  rows.groups = {spec.n_group, spec.topk_group, kWarpSize / std::max(spec.n_group, 1),
+                 spec.group_score == SAMEBITS_GROUP_SCORE_TOP2_SUM, spec.group_mask == SAMEBITS_GROUP_MASK_ZERO};
   rows.ids = call.topk_ids;
   rows.weights = call.topk_weights;
   rows.ids_stride = bytes_of(call.ids_stride, call.ids_int64 ? 8 : 4);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <vector>
 
@@ -161,6 +162,61 @@ TEST_F(Select, ManyRows) {
     ++seed;
     const std::vector<float> logits = draw_logits(spec, seed, kRows);
     ASSERT_TRUE(expect_cpu_bits(spec, seed, logits, draw_options(spec, draw(97, seed), kRows)))
+        << "seed " << seed << ": " << text_of(spec);
+  }
+}
+
+// The experts of a group that count in its score, of a row.
+struct BestOfGroup {
+  std::size_t first;
+  double first_key, second_key;
+};
+BestOfGroup best_of_group(const float* logits, const std::vector<float>& bias, std::size_t begin, std::size_t size) {
+  BestOfGroup best{begin, -1e30, -1e30};
+  for (std::size_t e = begin; e < begin + size; ++e) {
+    const double key = 1.0 / (1.0 + std::exp(-static_cast<double>(logits[e]))) + (bias.empty() ? 0.0 : bias[e]);
+    best.second_key = std::max(best.second_key, std::min(best.first_key, key));
+    if (key > best.first_key) best.first_key = key, best.first = e;
+  }
+  return best;
+}
+// Moves the best logit of the first group that is not kept so that its score is, up to a few roundings, that of the
+// last one that is. False: there is no such logit.
+bool make_groups_near(const samebits_router_spec& spec, const std::vector<float>& bias, float* logits) {
+  const auto groups = static_cast<std::size_t>(spec.n_group),
+             size = static_cast<std::size_t>(spec.num_experts) / groups;
+  const bool is_sum = spec.group_score == SAMEBITS_GROUP_SCORE_TOP2_SUM;
+  const auto score = [&](const BestOfGroup& best) { return best.first_key + (is_sum ? best.second_key : 0.0); };
+  std::vector<BestOfGroup> best;
+  for (std::size_t g = 0; g < groups; ++g) best.push_back(best_of_group(logits, bias, g * size, size));
+  std::sort(best.begin(), best.end(), [&](const auto& a, const auto& b) { return score(a) > score(b); });
+  const auto kept = static_cast<std::size_t>(spec.topk_group);
+  const BestOfGroup& moved = best.at(kept);
+  const double moved_bias = bias.empty() ? 0.0 : bias[moved.first];
+  const double wanted = moved.first_key - moved_bias + score(best.at(kept - 1)) - score(moved);
+  if (wanted > 0.999) return false;
+  logits[moved.first] = static_cast<float>(std::log(wanted / (1.0 - wanted)));
+  return true;
+}
+
+// Which groups are kept is told by exact keys alone, in most rows.
+TEST_F(Select, GroupsThatAreNear) {
+  constexpr std::int64_t kRows = 300;
+  for (std::uint64_t seed = 0; seed < 48; ++seed) {
+    samebits_router_spec spec = cpu::test::sigmoid_bias_spec(0, 256, seed % 4 < 2 ? 8 : 12);
+    spec.n_group = seed / 4 % 2 == 0 ? 8 : 4, spec.topk_group = 3;
+    spec.group_score = seed % 2 == 0 ? SAMEBITS_GROUP_SCORE_TOP2_SUM : SAMEBITS_GROUP_SCORE_MAX;
+    spec.group_mask = seed / 8 % 2 == 0 ? SAMEBITS_GROUP_MASK_NEG_INF : SAMEBITS_GROUP_MASK_ZERO;
+    if (seed % 5 == 0) spec.selection_bias_dtype = SAMEBITS_DTYPE_NONE, spec.num_bias_variants = 0;
+    const std::vector<float> bias = draw_constants(spec, seed).selection_bias;
+    std::vector<float> logits;
+    std::int64_t near = 0;
+    for (std::int64_t t = 0; t < kRows; ++t) {
+      for (std::int64_t e = 0; e < 256; ++e) logits.push_back(draw_logit(seed, t * kRowKinds, e));
+      near += make_groups_near(spec, bias, logits.data() + t * 256) ? 1 : 0;
+    }
+    EXPECT_GT(near, kRows / 4) << "seed " << seed;
+    ASSERT_TRUE(expect_cpu_bits(spec, seed, logits, draw_options(spec, 0, kRows)))
         << "seed " << seed << ": " << text_of(spec);
   }
 }
