@@ -18,13 +18,6 @@ bool is_aligned(const ColumnPiece& piece) {
 
 }  // namespace
 
-OutputPieces sums_of(const RouterView& router, const CallView& call) {
-  OutputPieces outputs{};
-  outputs.pieces[0] = {call.sums, router.padded_gate_rows, 0, router.padded_gate_rows, 0};
-  outputs.count = 1;
-  return outputs;
-}
-
 std::optional<OutputPieces> direct_outputs(const RouterView& router, const std::vector<ColumnPiece>& pieces) {
   OutputPieces outputs{};
   for (const ColumnPiece& piece : pieces) {
@@ -34,6 +27,7 @@ std::optional<OutputPieces> direct_outputs(const RouterView& router, const std::
     outputs.pieces[outputs.count++] = {piece.output, piece.stride, piece.first_column,
                                        piece.first_column + piece.columns, piece.bf16 ? 1 : 0};
   }
+  if (outputs.count == 0) return std::nullopt;
   return outputs;
 }
 

@@ -20,15 +20,12 @@ struct OutputPiece {
   std::int32_t first_column, end_column, bf16;
 };
 struct OutputPieces {
+  std::int32_t count;  // 0: to the sums of the call
   OutputPiece pieces[kMostOutputPieces];
-  std::int32_t count;
 };
 
-// The sums of a call as one piece.
-OutputPieces sums_of(const RouterView& router, const CallView& call);
-
-// The pieces of a front projection, if tiles can store them: they are few and aligned, and nothing is left to do for
-// the gate's logits but to store them.
+// The pieces of a front projection that are wanted, if tiles can store them: they are few and aligned, and nothing is
+// left to do for the gate's logits but to store them.
 std::optional<OutputPieces> direct_outputs(const RouterView& router, const std::vector<ColumnPiece>& pieces);
 
 }  // namespace samebits::cuda

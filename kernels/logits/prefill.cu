@@ -43,8 +43,7 @@ cudaError_t encode_rows(const RouterView& router, const CallView& call, int box_
 template <class Tile>
 bool copies_in_pairs(const CallView& call, std::int32_t num_slices) {
   constexpr std::int64_t kManyRows = 2048;
-  return Tile::kMayPair && Tile::kParts == 1 && Tile::kExperts <= 112 && call.num_tokens > kManyRows &&
-         num_slices % 2 == 0;
+  return Tile::kMayPair && call.num_tokens > kManyRows && num_slices % 2 == 0;
 }
 
 // Row tiles of which as many slices run at the same time: of a wide weight about the root of the multiprocessors.
@@ -65,6 +64,7 @@ cudaError_t launch(const RouterView& router, const CallView& call, const OutputP
   status = cudaFuncSetAttribute(prefill_kernel<Tile>, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes);
   if (status != cudaSuccess) return status;
   const PrefillArguments arguments{router.weight_tiles,
+                                   call.sums,
                                    call.num_tokens,
                                    call.num_valid_rows,
                                    router.padded_gate_rows,
@@ -72,7 +72,6 @@ cudaError_t launch(const RouterView& router, const CallView& call, const OutputP
                                    num_slices,
                                    tile_rows,
                                    members,
-                                   row_tiles,
                                    group_rows(num_slices),
                                    outputs};
   const std::int64_t blocks = std::int64_t{row_tiles} * num_slices * Tile::kShares;
@@ -181,7 +180,7 @@ cudaError_t launch_prefill_tile_outputs(int tile, const RouterView& router, cons
 }
 
 cudaError_t launch_logits_prefill(const RouterView& router, const CallView& call, cudaStream_t stream) {
-  return launch_prefill_outputs(router, call, sums_of(router, call), stream);
+  return launch_prefill_outputs(router, call, {}, stream);
 }
 
 cudaError_t launch_prefill_outputs(const RouterView& router, const CallView& call, const OutputPieces& outputs,

@@ -48,7 +48,7 @@ struct Tile {
   static constexpr int kFoldingWarps = kShares == 1 ? 0 : kMultiplyingWarps / kShares;
   static constexpr bool kMovesRegisters = kWarpgroups == 2 && kAccumulators > 148;
   // Two blocks of neighbouring slices may copy half of their common rows each, to both.
-  static constexpr bool kMayPair = kWarpgroups == 2;
+  static constexpr bool kMayPair = kWarpgroups == 2 && kParts == 1 && kExperts <= 112;
   // With one chain the second warpgroup begins later than the first: while one folds, the other multiplies.
   static constexpr bool kStaggers = kWarpgroups == 2 && kParts == 1 && kChains == 1;
   // A block of columns: the rows, then the experts part by part.
@@ -66,15 +66,17 @@ struct Tile {
   static_assert(kStages >= 3, "a stage is filled while two are read");
 };
 
+// Parameters in the order of their use, those of a router alone first: each line comes from memory.
 struct PrefillArguments {
   const std::uint16_t* weight_tiles;
+  float* sums;  // [T][Gp], where there are no outputs
   std::int64_t num_tokens;
   const std::int32_t* num_valid_rows;
   std::int32_t padded_gate_rows, num_blocks, num_slices;  // blocks of 64 columns; slices of kExperts experts
   std::int32_t tile_rows;  // that are copied: min(T, kRows), as rows that are not there would cost time
-  // Tiles of 2 warpgroups: blocks that copy rows together, and row tiles whose slices follow one another in the grid
-  // (rows first, so that what runs at the same time reads few rows and few experts).
-  std::int32_t members, row_tiles, group_rows;
+  // Blocks that copy rows together; row tiles whose slices follow one another in the grid, rows first, so that what
+  // runs at the same time reads few rows and few experts.
+  std::int32_t members, group_rows;
   OutputPieces outputs;
 };
 
@@ -343,11 +345,26 @@ template <class Tile>
 __device__ __forceinline__ void store_sums(const PrefillArguments& arguments, std::int64_t num_rows,
                                            std::int64_t first_row, std::int32_t first_expert, int warp,
                                            const float (&sum)[Tile::kExperts / 2]) {
+  if (__builtin_expect(arguments.outputs.count > 0, 0)) {  // behind the code of a router alone
 #pragma unroll 1
-  for (std::int32_t i = 0; i < arguments.outputs.count; ++i) {
-    const OutputPiece& piece = arguments.outputs.pieces[i];
-    if (piece.first_column < first_expert + Tile::kExperts && piece.end_column > first_expert)
-      store_piece<Tile::kExperts>(piece, num_rows, first_row + 16 * warp, first_expert, sum);
+    for (std::int32_t i = 0; i < arguments.outputs.count; ++i) {
+      const OutputPiece& piece = arguments.outputs.pieces[i];
+      if (piece.first_column < first_expert + Tile::kExperts && piece.end_column > first_expert)
+        store_piece<Tile::kExperts>(piece, num_rows, first_row + 16 * warp, first_expert, sum);
+    }
+    return;
+  }
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const std::int64_t row = first_row + 16 * warp + lane / 4 + 8 * half;
+    if (row >= num_rows) continue;
+    float* out = arguments.sums + row * arguments.padded_gate_rows + first_expert + 2 * (lane % 4);
+#pragma unroll
+    for (int j = 0; j < Tile::kExperts / 8; ++j) {
+      if (first_expert + 8 * j < arguments.padded_gate_rows)
+        *reinterpret_cast<float2*>(out + 8 * j) = make_float2(sum[4 * j + 2 * half], sum[4 * j + 2 * half + 1]);
+    }
   }
 }
 
@@ -380,17 +397,19 @@ struct TilePlace {
 };
 template <class Tile>
 __device__ __forceinline__ TilePlace place_of(const PrefillArguments& arguments) {
-  const auto block = static_cast<std::int32_t>(blockIdx.x);
-  if constexpr (Tile::kMayPair) {
-    const std::int32_t members = arguments.members, member = block % members, pair = block / members;
-    const std::int32_t blocks_of_group = arguments.group_rows * (arguments.num_slices / members);
-    const std::int32_t first_row_tile = pair / blocks_of_group * arguments.group_rows, rest = pair % blocks_of_group;
-    const std::int32_t row_tiles = min(arguments.group_rows, arguments.row_tiles - first_row_tile);
-    return {first_row_tile + rest % row_tiles, rest / row_tiles * members + member, member};
-  } else {
-    const std::int32_t tile = block / Tile::kShares;
-    return {tile / arguments.num_slices, tile % arguments.num_slices, 0};
+  const bool is_pair = Tile::kMayPair && arguments.members > 1;
+  const std::int32_t block = static_cast<std::int32_t>(blockIdx.x) / Tile::kShares;
+  const std::int32_t tile = is_pair ? block / 2 : block, member = is_pair ? block % 2 : 0;
+  const std::int32_t slices = is_pair ? arguments.num_slices / 2 : arguments.num_slices;
+  std::int32_t row_tile = tile / slices, slice = tile % slices;
+  if (Tile::kWarpgroups == 2 && arguments.group_rows > 1) {
+    const auto row_tiles = static_cast<std::int32_t>(ceil_div(arguments.num_tokens, Tile::kRows));
+    const std::int32_t first = row_tile / arguments.group_rows * arguments.group_rows, place = tile - first * slices;
+    const std::int32_t group_rows = min(arguments.group_rows, row_tiles - first);
+    row_tile = first + place % group_rows;
+    slice = place / group_rows;
   }
+  return {row_tile, is_pair ? 2 * slice + member : slice, member};
 }
 
 #endif  // defined(__CUDA_ARCH_FEAT_SM90_ALL)
