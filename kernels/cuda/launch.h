@@ -32,13 +32,10 @@ cudaError_t launch_prefill_tile_outputs(int tile, const RouterView& router, cons
                                         const OutputPieces& outputs, cudaStream_t stream);
 
 // select/select.cu. From sums or given logits: fold, finish the logits (linear bias, bf16, temperature, softcap), write
-// them where wanted, score, rank, choose, weigh; ids, weights and slots of all T rows, padding included. And the
-// bookkeeping (dispatch/slots.h), where can_bookkeep_lean (select/lean.h) and slots is not null.
-struct SlotLaunch;
-cudaError_t launch_select(const RouterView& router, const CallView& call, cudaStream_t stream,
-                          const SlotLaunch* slots = nullptr);
+// them where wanted, score, rank, choose, weigh; ids, weights and slots of all T rows, padding included.
+cudaError_t launch_select(const RouterView& router, const CallView& call, cudaStream_t stream);
 
-// dispatch/bookkeep.cu. From call.slots.ids, which it sorts in place; outputs that are null are not written. `scratch`:
+// dispatch/bookkeep.cu. From call.slot_ids, which it sorts in place; outputs that are null are not written. `scratch`:
 // bookkeep_scratch_bytes. Launchers of other calls: fused/fused.h, logits/split_columns.h, cuda/slices.h.
 struct BookkeepOutputs {
   std::int32_t block_size;

@@ -13,16 +13,15 @@
 #include "kernels/cuda/router.h"
 #include "kernels/cuda/slices.h"
 #include "kernels/cuda/workspace.h"
-#include "kernels/dispatch/bookkeep_tiles.h"
+#include "kernels/dispatch/bookkeep_rows.h"
 #include "kernels/fused/fused.h"
-#include "kernels/select/lean.h"
 
 namespace samebits::cuda {
 namespace {
 
-// Who does the bookkeeping: nobody; the fused form; a launch behind the selection, by what that has counted; or else
-// the selection, if it can, or launch_bookkeep.
-enum class Bookkeeper { kNone, kFused, kTiles, kOther };
+// What does the bookkeeping where the fused form does not: nothing, as none is wanted; launch_bookkeep_rows;
+// launch_bookkeep.
+enum class Bookkeeper { kNone, kRows, kOther };
 
 // A call whose arguments are checked.
 struct Call {
@@ -55,10 +54,7 @@ Bookkeeper bookkeeper_of(const Call& call) {
   const RouterView& router = call.router.view;
   const std::int64_t num_tokens = call.inputs.num_tokens;
   if (!wants_bookkeeping(call.outputs)) return Bookkeeper::kNone;
-  if (call.form == Form::kFused) return can_bookkeep(router, num_tokens) ? Bookkeeper::kFused : Bookkeeper::kOther;
-  const bool by_tiles = num_tokens * router.columns > kFewSlotsForTiles &&
-                        can_bookkeep_tiles(router, num_tokens, call.outputs.block_size);
-  return by_tiles ? Bookkeeper::kTiles : Bookkeeper::kOther;
+  return can_bookkeep_rows(router, num_tokens, call.outputs.block_size) ? Bookkeeper::kRows : Bookkeeper::kOther;
 }
 
 Call checked_call(const Router& router, Source source, const samebits_inputs* inputs_from,
@@ -125,11 +121,7 @@ CallView view_of_slice(const Call& call, std::int64_t first, std::int64_t rows) 
   view.topk_weights = advance_bytes(out.topk_weights.data, first * view.weights_stride * (view.weights_bf16 ? 2 : 4));
   view.router_logits_stride = out.router_logits.row_stride;
   view.router_logits = advance(static_cast<float*>(out.router_logits.data), first * view.router_logits_stride);
-  if (wants_bookkeeping(out)) {
-    if (call.bookkeeper == Bookkeeper::kTiles)
-      view.slots = counted_slots(call.router.view, in.num_tokens, first, call.workspace.tiles);
-    view.slots.ids = call.workspace.slot_ids + first * call.router.view.columns;
-  }
+  if (wants_bookkeeping(out)) view.slot_ids = call.workspace.slot_ids + first * call.router.view.columns;
   return view;
 }
 
@@ -139,43 +131,29 @@ BookkeepOutputs bookkeep_outputs(const samebits_outputs& out) {
 }
 
 void launch_bookkeeping(const Call& call, cudaStream_t stream) {
+  const RouterView& router = call.router.view;
+  const BookkeepOutputs outputs = bookkeep_outputs(call.outputs);
   CallView view{};
   view.num_tokens = call.inputs.num_tokens;
-  view.slots.ids = call.workspace.slot_ids;
-  const BookkeepOutputs outputs = bookkeep_outputs(call.outputs);
-  if (call.bookkeeper == Bookkeeper::kTiles) {
-    return check(launch_bookkeep_tiles(call.router.view, view, outputs, call.workspace.tiles, stream),
-                 "launch_bookkeep_tiles");
+  view.slot_ids = call.workspace.slot_ids;
+  if (call.bookkeeper == Bookkeeper::kRows) {
+    return check(launch_bookkeep_rows(router, view, outputs, call.workspace.tile_counts, stream),
+                 "launch_bookkeep_rows");
   }
-  check(launch_bookkeep(call.router.view, view, outputs, call.workspace.bookkeep_scratch,
-                        call.workspace.bookkeep_scratch_bytes, stream),
+  check(launch_bookkeep(router, view, outputs, call.workspace.bookkeep_scratch, call.workspace.bookkeep_scratch_bytes,
+                        stream),
         "launch_bookkeep");
 }
 
-// The whole call in one launch, but for a copy or a preparation of the rows.
-void launch_all_at_once(const Call& call, cudaStream_t stream) {
+// The whole call in one launch, but for a copy or a preparation of the rows. Returns whether the bookkeeping is done.
+bool launch_all_at_once(const Call& call, cudaStream_t stream) {
   const RouterView& router = call.router.view;
-  const std::int64_t num_tokens = call.inputs.num_tokens;
-  CallView view = view_of_slice(call, 0, num_tokens);
+  CallView view = view_of_slice(call, 0, call.inputs.num_tokens);
   launch_input(router, {Form::kFused, call.inputs.hidden_states, call.copies_rows, call.workspace}, 0, view, stream);
   const Handover handover{call.workspace.handover_state, call.workspace.handover_words, handover_patience()};
   const BookkeepOutputs outputs = bookkeep_outputs(call.outputs);
-  const bool bookkeeps = call.bookkeeper == Bookkeeper::kFused;
+  const bool bookkeeps = call.bookkeeper != Bookkeeper::kNone && can_bookkeep_fused(router, view);
   check(launch_fused(router, view, handover, bookkeeps ? &outputs : nullptr, stream), "launch_fused");
-}
-
-// Returns whether the bookkeeping is done.
-bool launch_selection(const Call& call, const CallView& view, cudaStream_t stream) {
-  const RouterView& router = call.router.view;
-  const bool bookkeeps =
-      call.bookkeeper == Bookkeeper::kOther && call.slices.count == 1 && can_bookkeep_lean(router, view);
-  SlotLaunch slots{};
-  if (bookkeeps) {
-    const BookkeepOutputs outputs = bookkeep_outputs(call.outputs);
-    slots = {slot_task(router, view, &outputs), call.workspace.slots};
-    slots.handover.patience = handover_patience();
-  }
-  check(launch_select(router, view, stream, bookkeeps ? &slots : nullptr), "launch_select");
   return bookkeeps;
 }
 
@@ -203,7 +181,8 @@ void init_workspace(const Router& router, void* workspace, std::size_t bytes, cu
   }
   auto* header = static_cast<unsigned char*>(header_of(workspace));
   check(cudaMemsetAsync(header, 0, kHeaderZeroBytes, stream), "cudaMemsetAsync of the workspace");
-  check(cudaMemsetAsync(header + kHeaderZeroBytes, 0xff, kHeaderWordBytes, stream), "cudaMemsetAsync of the workspace");
+  check(cudaMemsetAsync(header + kHeaderZeroBytes, 0xff, kHandoverWordBytes, stream),
+        "cudaMemsetAsync of the workspace");
   remember_workspace(workspace, bytes);
 }
 
@@ -217,15 +196,15 @@ void route(const Router& router, Source source, const samebits_inputs* inputs, s
           "launch_slice_valid_rows");
   }
   const bool fused = call.form == Form::kFused && num_tokens > 0;
-  if (fused) launch_all_at_once(call, stream);
-  bool is_bookkept = call.bookkeeper == Bookkeeper::kNone || call.bookkeeper == Bookkeeper::kFused;
+  bool is_bookkept = call.bookkeeper == Bookkeeper::kNone;
+  if (fused) is_bookkept = launch_all_at_once(call, stream) || is_bookkept;
   for (std::int64_t first = 0; first < num_tokens && !fused; first += call.slices.rows) {
     CallView view = view_of_slice(call, first, std::min(call.slices.rows, num_tokens - first));
     if (call.form) {
       const LogitsStage stage{*call.form, call.inputs.hidden_states, call.copies_rows, call.workspace};
       launch_logits(router.view, stage, first, view, stream);
     }
-    is_bookkept = launch_selection(call, view, stream) || is_bookkept;
+    check(launch_select(router.view, view, stream), "launch_select");
   }
   if (!is_bookkept) launch_bookkeeping(call, stream);
   write_kernel_name(call, outputs);

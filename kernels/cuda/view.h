@@ -31,16 +31,6 @@ struct RouterView {
   const std::int32_t* hash_table;   // [hash_vocab_size, k], checked at creation, or null
 };
 
-// What the selection leaves for the bookkeeping, in the workspace: write_slot (select/slot.cuh) writes both. Counts of
-// slots by tile of rows and by expert (dispatch/bookkeep_tiles.h) have four experts in the bytes of a word; a unit is a
-// row, or a slot where an id may come twice in a row.
-struct CallSlots {
-  std::int32_t* ids;      // [T * K], -1: none; null: no bookkeeping
-  std::uint32_t* counts;  // null: not wanted
-  std::int64_t first_unit;
-  std::int32_t units_of_row, words_of_tile, shift;  // tile: unit >> shift
-};
-
 // One call. Rows from *num_valid_rows on (clamped to [0, T]; null: T) are padding.
 struct CallView {
   std::int64_t num_tokens;  // T
@@ -71,7 +61,7 @@ struct CallView {
   std::int64_t weights_stride;
   float* router_logits;  // [T, G]
   std::int64_t router_logits_stride;
-  CallSlots slots;
+  std::int32_t* slot_ids;  // [T * K] for the bookkeeping, -1: none
 };
 
 // Rows that are not padding.

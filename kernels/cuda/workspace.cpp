@@ -7,6 +7,7 @@
 
 #include "kernels/common/error.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/dispatch/bookkeep_rows.h"
 
 namespace samebits::cuda {
 namespace {
@@ -53,18 +54,8 @@ class Arena {
 void take_call_regions(const RouterView& router, std::int64_t num_tokens, std::int64_t num_slices, Arena& arena,
                        Workspace& workspace) {
   if (router.columns > 0) {
-    // Of the states only the first bytes of a line each.
-    constexpr std::size_t kLine = 64;
-    static_assert(sizeof(HandoverState) <= kLine && 3 * kLine <= kStateBytes);
-    auto* states = static_cast<unsigned char*>(arena.take(kStateBytes));
-    workspace.tiles.counts = static_cast<std::uint32_t*>(arena.take(kTileCountBytes));
+    workspace.handover_state = static_cast<HandoverState*>(arena.take(kHeaderZeroBytes));
     workspace.handover_words = static_cast<std::uint32_t*>(arena.take(kHandoverWordBytes));
-    workspace.slots.words = static_cast<std::uint32_t*>(arena.take(kHeaderWordBytes - kHandoverWordBytes));
-    if (states != nullptr) {
-      workspace.handover_state = reinterpret_cast<HandoverState*>(states);
-      workspace.slots.state = reinterpret_cast<HandoverState*>(states + kLine);
-      workspace.tiles.tiles_done = reinterpret_cast<std::uint32_t*>(states + 2 * kLine);
-    }
   }
   workspace.slice_valid_rows =
       static_cast<std::int32_t*>(arena.take(static_cast<std::size_t>(num_slices) * sizeof(std::int32_t)));
@@ -72,6 +63,7 @@ void take_call_regions(const RouterView& router, std::int64_t num_tokens, std::i
   const std::int64_t rows = bookkeep_rows(router, num_tokens);
   workspace.slot_ids = static_cast<std::int32_t*>(
       arena.take(static_cast<std::size_t>(rows) * static_cast<std::size_t>(router.columns) * sizeof(std::int32_t)));
+  workspace.tile_counts = static_cast<unsigned char*>(arena.take(kTileCountBytes));
   workspace.bookkeep_scratch_bytes = bookkeep_scratch_bytes(rows, router.columns, router.gate_rows);
   workspace.bookkeep_scratch = arena.take(workspace.bookkeep_scratch_bytes);
 }

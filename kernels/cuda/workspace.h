@@ -7,7 +7,6 @@
 
 #include "kernels/cuda/form.h"
 #include "kernels/cuda/view.h"
-#include "kernels/dispatch/bookkeep_tiles.h"
 #include "kernels/fused/handover.h"
 
 namespace samebits::cuda {
@@ -29,22 +28,20 @@ std::int64_t num_sums(const RouterView& router, Form form);
 struct Workspace {
   HandoverState* handover_state;
   std::uint32_t* handover_words;
-  Handover slots;  // of ids, within a selection; patience is the call's
-  TileState tiles;
   std::int32_t* slice_valid_rows;  // [slices]
   std::int32_t* slot_ids;          // [T, K]
+  unsigned char* tile_counts;      // kTileCountBytes (dispatch/bookkeep_rows.h)
   void* bookkeep_scratch;
   std::size_t bookkeep_scratch_bytes;
   float* sums;              // [slice rows][num_sums][Gp]
   std::uint16_t* prepared;  // [slice rows][Hp]
 };
 
-// The header: what launches leave for the next one, the same for all routers. First what is 0: the states of the
-// hand-overs and of the tiles; then the words of the hand-overs, of sums and of ids.
-inline constexpr std::size_t kStateBytes = 256, kHeaderZeroBytes = kStateBytes + kTileCountBytes;
+// The header: what launches leave for the next one, the same for all routers. First the state of the hand-over, which
+// is 0; then its words.
+inline constexpr std::size_t kHeaderZeroBytes = 256;
 inline constexpr std::size_t kHandoverWordBytes = 2 * kWordsOfSide * sizeof(std::uint32_t);
-inline constexpr std::size_t kHeaderWordBytes = kHandoverWordBytes + 2 * kSlotWordsOfSide * sizeof(std::uint32_t);
-inline constexpr std::size_t kWorkspaceHeaderBytes = kHeaderZeroBytes + kHeaderWordBytes;
+inline constexpr std::size_t kWorkspaceHeaderBytes = kHeaderZeroBytes + kHandoverWordBytes;
 
 // Bytes of calls with up to max_tokens rows, whatever their form and alignment; grows with max_tokens.
 std::size_t layout_bytes(const RouterView& router, std::int64_t max_tokens);

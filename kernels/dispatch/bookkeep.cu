@@ -181,9 +181,9 @@ cudaError_t launch_bookkeep(const RouterView& router, const CallView& call, cons
   const std::int64_t num_slots = call.num_tokens * router.columns;
   const std::int64_t num_places = num_places_of(num_slots, router.gate_rows, outputs.block_size);
   if (can_bookkeep_at_once(num_slots, router.gate_rows, outputs.block_size))
-    return launch_bookkeep_at_once(call.slots.ids, num_slots, num_places, router.gate_rows, outputs, stream);
+    return launch_bookkeep_at_once(call.slot_ids, num_slots, num_places, router.gate_rows, outputs, stream);
   const Scratch scratch(scratch_memory, num_slots, router.gate_rows);
-  cub::DoubleBuffer<std::uint32_t> ids(reinterpret_cast<std::uint32_t*>(call.slots.ids), scratch.other_ids);
+  cub::DoubleBuffer<std::uint32_t> ids(reinterpret_cast<std::uint32_t*>(call.slot_ids), scratch.other_ids);
   cub::DoubleBuffer<std::int32_t> slots(scratch.slots, scratch.other_slots);
   cudaError_t error = cudaSuccess;
   if (num_slots > 0) {

@@ -1,7 +1,7 @@
-// Slots by expert in shared memory: those of some rows by each block.
+// Slots by expert in shared memory, of up to 32 rows by one block, from ids in memory.
 //
-// Each expert has a bit for each row, in words of 32 rows: so the slots of an expert in rows before a row are a count
-// of bits, in whatever order the bits were set. Prefix sums over experts then give every slot its position. Slots are
+// Each expert has a word with a bit for each row: so the slots of an expert in rows before a row are a count of bits,
+// in whatever order the bits were set. Prefix sums over experts then give every slot its position. Slots are
 // brought in order in shared memory, so that neighbours are written by neighbours.
 #pragma once
 
@@ -11,29 +11,23 @@
 namespace samebits::cuda {
 
 struct SlotMemory {
-  std::uint32_t* bits;                   // [row words][G], 0 at first
-  std::uint32_t* ids;                    // [words], of a pair: low and high half, one more than the id; 0: none
-  std::uint32_t* sorted;                 // [T * K], the block's slots by expert, and in the high half the expert
-  std::uint32_t* first;                  // [G], in sorted
-  std::int32_t *to_position, *to_place;  // [G], from the place in sorted
-  std::uint16_t* earlier;                // [row words][G], slots in the rows before those of the word
+  std::uint32_t* bits;     // [G], 0 at first
+  std::uint32_t* ids;      // [words], of a pair: low and high half, one more than the id; 0: none
+  std::uint32_t* sorted;   // [T * K], slots by expert, and in the high half the expert
+  std::uint32_t* first;    // [G], in sorted
+  std::int32_t* to_place;  // [G], from the place in sorted
 };
 // base: 4-byte aligned.
 __device__ __forceinline__ SlotMemory slot_memory(const SlotShape& shape, unsigned char* base) {
   const SlotLayout layout = slot_layout(shape);
   auto* words = reinterpret_cast<std::uint32_t*>(base);
-  return {words,
-          words + layout.ids,
-          words + layout.sorted,
-          words + layout.first,
-          reinterpret_cast<std::int32_t*>(words + layout.to_position),
-          reinterpret_cast<std::int32_t*>(words + layout.to_place),
-          reinterpret_cast<std::uint16_t*>(words + layout.earlier)};
+  return {words, words + layout.ids, words + layout.sorted, words + layout.first,
+          reinterpret_cast<std::int32_t*>(words + layout.to_place)};
 }
 
 // Before take_ids and a barrier.
 __device__ __forceinline__ void clear_slots(const SlotShape& shape, const SlotMemory& memory) {
-  const int count = row_words(shape) * shape.experts + shape.rows * shape.words_of_row;  // bits and ids
+  const int count = shape.experts + shape.rows * shape.words_of_row;  // bits and ids
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) memory.bits[i] = 0;
 }
@@ -52,34 +46,21 @@ __device__ __forceinline__ std::int32_t id_of_pair(std::uint32_t pair, int half)
 
 __device__ __forceinline__ void take_ids(const SlotShape& shape, const SlotMemory& memory, int word,
                                          std::uint32_t pair) {
-  const int row = row_of_word(shape, word);
-  std::uint32_t* bits = memory.bits + row / kRowsOfWord * shape.experts;
-  const std::uint32_t bit = 1u << row % kRowsOfWord;
+  const std::uint32_t bit = 1u << row_of_word(shape, word);
   memory.ids[word] = pair;
-  if (id_of_pair(pair, 0) >= 0) atomicOr(bits + id_of_pair(pair, 0), bit);
-  if (id_of_pair(pair, 1) >= 0) atomicOr(bits + id_of_pair(pair, 1), bit);
+  if (id_of_pair(pair, 0) >= 0) atomicOr(memory.bits + id_of_pair(pair, 0), bit);
+  if (id_of_pair(pair, 1) >= 0) atomicOr(memory.bits + id_of_pair(pair, 1), bit);
 }
 
 // The same from slot ids in memory, of all words of the rows.
-template <int kAtOnce>
 __device__ __forceinline__ void load_ids(const SlotShape& shape, const SlotMemory& memory,
                                          const std::int32_t* slot_ids) {
-  const int num_words = shape.rows * shape.words_of_row, threads = static_cast<int>(blockDim.x);
+  const int num_words = shape.rows * shape.words_of_row;
 #pragma unroll 1
-  for (int first = static_cast<int>(threadIdx.x); first < num_words; first += kAtOnce * threads) {
-    std::uint32_t pairs[kAtOnce];
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const int word = first + i * threads, row = row_of_word(shape, word);
-      const int column = 2 * (word - row * shape.words_of_row);
-      const std::int32_t* ids = slot_ids + row * shape.columns + column;
-      const bool has_low = word < num_words, has_high = has_low && column + 1 < shape.columns;
-      pairs[i] = pair_of(has_low ? __ldcg(ids) : -1, has_high ? __ldcg(ids + 1) : -1);
-    }
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      if (first + i * threads < num_words) take_ids(shape, memory, first + i * threads, pairs[i]);
-    }
+  for (int word = static_cast<int>(threadIdx.x); word < num_words; word += static_cast<int>(blockDim.x)) {
+    const int row = row_of_word(shape, word), column = 2 * (word - row * shape.words_of_row);
+    const std::int32_t* ids = slot_ids + row * shape.columns + column;
+    take_ids(shape, memory, word, pair_of(__ldcg(ids), column + 1 < shape.columns ? __ldcg(ids + 1) : -1));
   }
 }
 
@@ -88,21 +69,16 @@ __device__ __forceinline__ std::uint32_t blocks_of_slots(const SlotBlocks& block
   return quotient + (rounded - quotient * blocks.divisor >= blocks.divisor ? 1 : 0);
 }
 
-// Slots of an expert: in the block's rows, in all rows, in the rows before the block's.
-struct ExpertSlots {
-  std::uint32_t own, all, before;
-};
-// The same of all experts before one: slots in the block's rows and in all rows, and blocks of the padded form.
+// Of all experts before one: slots, and blocks of the padded form.
 struct EarlierExperts {
-  std::uint32_t own, all, blocks;
+  std::uint32_t slots, blocks;
 };
 
-// Calls place(expert, its slots, its blocks, experts before it), once for each expert. slots_of(expert) is ExpertSlots.
-// After the ids were taken and a barrier; a barrier follows.
-template <class SlotsOf, class Place>
-__device__ __forceinline__ void place_experts(const SlotShape& shape, const SlotBlocks& blocks, SlotsOf slots_of,
-                                              Place place) {
-  constexpr int kOwnBits = 14;  // of the second sum; the first is of all slots
+// Calls place(expert, its slots, its blocks, experts before it), once for each expert. After the ids were taken and a
+// barrier; a barrier follows.
+template <class Place>
+__device__ __forceinline__ void place_experts(const SlotShape& shape, const SlotBlocks& blocks,
+                                              const SlotMemory& memory, Place place) {
   __shared__ uint2 of_warps[kWarpSize];
   const int rank = static_cast<int>(threadIdx.x), lane = rank % kWarpSize, warp = rank / kWarpSize;
   int each = 1;
@@ -110,13 +86,12 @@ __device__ __forceinline__ void place_experts(const SlotShape& shape, const Slot
   while (each * static_cast<int>(blockDim.x) < shape.experts) ++each;
   const int first = rank * each, last = min(first + each, shape.experts);
   uint2 mine{0, 0};
-  ExpertSlots slots{};
-  std::uint32_t num_blocks = 0;
+  std::uint32_t slots = 0, num_blocks = 0;
 #pragma unroll 1
   for (int e = first; e < last; ++e) {
-    slots = slots_of(e);
-    num_blocks = blocks_of_slots(blocks, slots.all);
-    mine.x += slots.all, mine.y += num_blocks << kOwnBits | slots.own;
+    slots = __popc(memory.bits[e]);
+    num_blocks = blocks_of_slots(blocks, slots);
+    mine.x += slots, mine.y += num_blocks;
   }
   uint2 sum = mine;
 #pragma unroll
@@ -132,41 +107,20 @@ __device__ __forceinline__ void place_experts(const SlotShape& shape, const Slot
 #pragma unroll 1
   for (int e = first; e < last; ++e) {
     if (each > 1) {
-      slots = slots_of(e);
-      num_blocks = blocks_of_slots(blocks, slots.all);
+      slots = __popc(memory.bits[e]);
+      num_blocks = blocks_of_slots(blocks, slots);
     }
-    place(e, slots, num_blocks, EarlierExperts{before.y & ((1u << kOwnBits) - 1u), before.x, before.y >> kOwnBits});
-    before.x += slots.all, before.y += num_blocks << kOwnBits | slots.own;
+    place(e, slots, num_blocks, EarlierExperts{before.x, before.y});
+    before.x += slots, before.y += num_blocks;
   }
 }
 
-// Where the block's slots of an expert go.
-__device__ __forceinline__ void set_places(const SlotBlocks& blocks, const SlotMemory& memory, int expert,
-                                           const ExpertSlots& slots, const EarlierExperts& earlier) {
-  const auto from_own = static_cast<std::int32_t>(slots.before - earlier.own);
-  memory.first[expert] = earlier.own;
-  memory.to_position[expert] = static_cast<std::int32_t>(earlier.all) + from_own;
-  memory.to_place[expert] = static_cast<std::int32_t>(earlier.blocks) * blocks.size + from_own;
-}
-
-// Some ids, for a run of the code before there are any; as always, no expert twice in a row.
-__device__ __forceinline__ void make_up_ids(const SlotShape& shape, const SlotMemory& memory) {
-  const int word = static_cast<int>(threadIdx.x);
-  if (word >= shape.rows * shape.words_of_row) return;
-  const int row = row_of_word(shape, word), column = word - row * shape.words_of_row;
-  take_ids(shape, memory, word, pair_of(min(row, shape.experts - shape.words_of_row) + column, -1));
-}
-
-// Both permutations and the slots of the padded form, of the rows [first_row, last_row), of which own_slots slots have
-// an expert; after set_places and a barrier. Slots are numbered from first_slot on. Nothing in memory is written unless
-// `writes`. kOneWord: the rows are of one word of bits.
-template <bool kOneWord>
-__device__ __forceinline__ void place_slots(const SlotShape& shape, const SlotMemory& memory, int first_row,
-                                            int last_row, const std::uint32_t& own_slots, int first_slot, bool writes,
-                                            const BookkeepOutputs& outputs) {
+// Both permutations and the slots of the padded form, of which num_sorted have an expert; a barrier comes before.
+__device__ __forceinline__ void place_slots(const SlotShape& shape, const SlotMemory& memory,
+                                            const std::uint32_t& num_sorted, const BookkeepOutputs& outputs) {
   const int rank = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
 #pragma unroll 1
-  for (int word = first_row * shape.words_of_row + rank; word < last_row * shape.words_of_row; word += threads) {
+  for (int word = rank; word < shape.rows * shape.words_of_row; word += threads) {
     const std::uint32_t pair = memory.ids[word];
     const int row = row_of_word(shape, word), column = 2 * (word - row * shape.words_of_row);
 #pragma unroll
@@ -175,29 +129,54 @@ __device__ __forceinline__ void place_slots(const SlotShape& shape, const SlotMe
       const std::int32_t id = id_of_pair(pair, half);
       std::int32_t position = -1;
       if (id >= 0) {
-#ifdef SAMEBITS_MUTANT_ATOMICS_FOR_SLOT_ORDER
-        const std::uint32_t place = atomicAdd(memory.first + id, 1u);
-#else
-        const int at = row / kRowsOfWord * shape.experts + id;
-        std::uint32_t place = memory.first[id] + __popc(memory.bits[at] & ((1u << row % kRowsOfWord) - 1u));
-        if (!kOneWord) place += memory.earlier[at];
-#endif
-        memory.sorted[place] = static_cast<std::uint32_t>(slot) | static_cast<std::uint32_t>(id) << 16;
-        position = static_cast<std::int32_t>(place) + memory.to_position[id];
+        position = static_cast<std::int32_t>(memory.first[id] + __popc(memory.bits[id] & ((1u << row) - 1u)));
+        memory.sorted[position] = static_cast<std::uint32_t>(slot) | static_cast<std::uint32_t>(id) << 16;
       }
-      if (writes && outputs.position_of_slot != nullptr && column + half < shape.columns)
-        outputs.position_of_slot[first_slot + slot] = position;
+      if (outputs.position_of_slot != nullptr && column + half < shape.columns)
+        outputs.position_of_slot[slot] = position;
     }
   }
   __syncthreads();
-  const int num_sorted = static_cast<int>(own_slots);
 #pragma unroll 1
-  for (int i = rank; i < num_sorted; i += threads) {
+  for (int i = rank; i < static_cast<int>(num_sorted); i += threads) {
     const std::uint32_t both = memory.sorted[i];
-    const int expert = static_cast<int>(both >> 16), slot = first_slot + static_cast<int>(both & 0xffffu);
-    if (writes && outputs.slot_of_position != nullptr) outputs.slot_of_position[i + memory.to_position[expert]] = slot;
-    if (writes && outputs.sorted_token_ids != nullptr) outputs.sorted_token_ids[i + memory.to_place[expert]] = slot;
+    const int expert = static_cast<int>(both >> 16), slot = static_cast<int>(both & 0xffffu);
+    if (outputs.slot_of_position != nullptr) outputs.slot_of_position[i] = slot;
+    if (outputs.sorted_token_ids != nullptr) outputs.sorted_token_ids[i + memory.to_place[expert]] = slot;
   }
+}
+
+// All of it but what no slot and no expert takes, from the slot ids in memory. Shared memory of slot_bytes.
+__device__ __forceinline__ void bookkeep_from_memory(const SlotTask& task, unsigned char* shared) {
+  __shared__ std::uint32_t num_sorted;
+  const SlotShape& shape = task.shape;
+  const BookkeepOutputs& outputs = task.outputs;
+  const SlotMemory memory = slot_memory(shape, shared);
+  clear_slots(shape, memory);
+  __syncthreads();
+  load_ids(shape, memory, task.slot_ids);
+  __syncthreads();
+  const auto place = [&](int e, std::uint32_t slots, std::uint32_t num_blocks, const EarlierExperts& earlier) {
+    const auto before = static_cast<std::int32_t>(earlier.slots), count = static_cast<std::int32_t>(slots);
+    const auto first_block = static_cast<std::int32_t>(earlier.blocks);
+    const std::int32_t end_block = first_block + static_cast<std::int32_t>(num_blocks);
+    memory.first[e] = earlier.slots;
+    memory.to_place[e] = first_block * task.blocks.size - before;
+    if (outputs.tokens_per_expert != nullptr) outputs.tokens_per_expert[e] = count;
+    if (outputs.expert_offsets != nullptr) outputs.expert_offsets[e] = before;
+    if (outputs.expert_ids != nullptr) {
+#pragma unroll 1
+      for (std::int32_t b = first_block; b < end_block; ++b) outputs.expert_ids[b] = e;
+    }
+    if (e != shape.experts - 1) return;
+    num_sorted = earlier.slots + slots;
+    if (outputs.expert_offsets != nullptr) outputs.expert_offsets[e + 1] = before + count;
+    if (outputs.num_tokens_post_padded != nullptr && task.blocks.size > 0)
+      *outputs.num_tokens_post_padded = end_block * task.blocks.size;
+  };
+  place_experts(shape, task.blocks, memory, place);
+  __syncthreads();
+  place_slots(shape, memory, num_sorted, outputs);
 }
 
 }  // namespace samebits::cuda

@@ -1,17 +1,14 @@
-// The bookkeeping of rows in shared memory (slots.cuh): sizes, and where its arrays lie.
+// Sizes of the bookkeeping; and of that of few rows (slots.cuh), and where its arrays lie.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "kernels/cuda/launch.h"
-#include "kernels/fused/handover.h"
 
 namespace samebits::cuda {
 
-inline constexpr int kSlotRows = 256, kRowsOfWord = 32, kMostRowWords = kSlotRows / kRowsOfWord;
-
-// The slots of some rows, in each of which an expert comes once at most. Ids are handled in pairs, one word each.
+// The slots of up to 32 rows, in each of which an expert comes once at most. Ids are handled in pairs, one word each.
 struct SlotShape {
   std::int32_t rows, columns, experts;
   std::int32_t words_of_row;
@@ -22,10 +19,6 @@ inline SlotShape slot_shape(std::int64_t rows, std::int64_t columns, std::int64_
   return {static_cast<std::int32_t>(rows), static_cast<std::int32_t>(columns), static_cast<std::int32_t>(experts),
           static_cast<std::int32_t>(words), static_cast<std::uint32_t>(ceil_div(std::int64_t{1} << 31, words))};
 }
-SAMEBITS_HOST_DEVICE inline int row_words(const SlotShape& shape) {
-  return (shape.rows + kRowsOfWord - 1) / kRowsOfWord;
-}
-
 // How the rows of a call are taken: as they are, or, where an id may come twice in a row, every slot as a row.
 struct SlotUnits {
   std::int64_t of_row, columns;
@@ -53,54 +46,36 @@ inline SlotBlocks slot_blocks(std::int64_t num_slots, std::int64_t experts, std:
 
 // Where the arrays of slots.cuh lie in shared memory, in 4-byte words.
 struct SlotLayout {
-  std::int32_t ids, sorted, first, to_position, to_place, earlier, words;
+  std::int32_t ids, sorted, first, to_place, words;
 };
 SAMEBITS_HOST_DEVICE inline SlotLayout slot_layout(const SlotShape& shape) {
   SlotLayout layout{};
-  layout.ids = row_words(shape) * shape.experts;  // bits come first
+  layout.ids = shape.experts;  // bits come first
   layout.sorted = layout.ids + shape.rows * shape.words_of_row;
   layout.first = layout.sorted + shape.rows * shape.columns;
-  layout.to_position = layout.first + shape.experts;
-  layout.to_place = layout.to_position + shape.experts;
-  layout.earlier = layout.to_place + shape.experts;
-  layout.words = layout.earlier + (row_words(shape) * shape.experts + 1) / 2;
+  layout.to_place = layout.first + shape.experts;
+  layout.words = layout.to_place + shape.experts;
   return layout;
 }
 inline std::size_t slot_bytes(const SlotShape& shape) {
   return static_cast<std::size_t>(slot_layout(shape).words) * sizeof(std::uint32_t);
 }
 
-// The bookkeeping that a launch which selects does, too, for up to kSlotRows units of rows (slot_words.cuh): by blocks
-// that have a word of rows each.
+// The bookkeeping that a launch does, too.
 struct SlotTask {
   bool wanted;
   SlotShape shape;
-  std::int32_t num_rows, num_blocks;  // rows of the call, blocks of the bookkeeping
   SlotBlocks blocks;
   BookkeepOutputs outputs;
   const std::int32_t* slot_ids;  // of the call, for whoever did not wait
 };
-// And the words of the header by which its blocks hand ids over; `words` has two sides.
-struct SlotLaunch {
-  SlotTask task;
-  Handover handover;
-};
-inline constexpr int kSlotWordsOfSide = kSlotRows * 16 + 16;  // pairs of up to 32 ids a row, and kMostRowWords more
 
-inline SlotShape slot_shape_of(const RouterView& router, std::int64_t num_rows) {
-  const SlotUnits units = slot_units(router);
-  return slot_shape(num_rows * units.of_row, units.columns, router.gate_rows);
-}
 inline SlotTask slot_task(const RouterView& router, const CallView& call, const BookkeepOutputs* outputs) {
   if (outputs == nullptr) return {};
-  const SlotShape shape = slot_shape_of(router, call.num_tokens);
-  return {true,
-          shape,
-          static_cast<std::int32_t>(call.num_tokens),
-          row_words(shape),
-          slot_blocks(call.num_tokens * router.columns, router.gate_rows, outputs->block_size),
-          *outputs,
-          call.slots.ids};
+  const SlotUnits units = slot_units(router);
+  return {true, slot_shape(call.num_tokens * units.of_row, units.columns, router.gate_rows),
+          slot_blocks(call.num_tokens * router.columns, router.gate_rows, outputs->block_size), *outputs,
+          call.slot_ids};
 }
 
 }  // namespace samebits::cuda

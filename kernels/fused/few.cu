@@ -10,7 +10,6 @@
 #include <type_traits>
 
 #include "kernels/cuda/pdl.h"
-#include "kernels/dispatch/slot_words.cuh"
 #include "kernels/fused/few_slots.cuh"
 #include "kernels/fused/few_words.cuh"
 #include "kernels/fused/multiply_row.cuh"
@@ -127,7 +126,7 @@ __device__ __forceinline__ Column column_of(const FewCall& few, int row, int col
               (std::int64_t{row} * few.ids_stride + column) * ((rare & kWideIds) != 0 ? 8 : 4),
           static_cast<unsigned char*>(few.weights_out) +
               (std::int64_t{row} * few.weights_stride + column) * ((rare & kNarrowWeights) != 0 ? 2 : 4),
-          {few.slot_ids + (row * few.sizes.k + column), nullptr}};
+          few.slot_ids + (row * few.sizes.k + column)};
 }
 
 // The logits of a thread's experts, which are kMaxSelectThreads apart.
@@ -186,9 +185,8 @@ __device__ __forceinline__ bool receive_id(const std::uint32_t* word, int patien
   return true;
 }
 
-// As slot_words.cuh does it, from the slot ids in memory.
 __device__ __noinline__ void bookkeep_slowly(const SlotTask& slots, unsigned char* shared) {
-  bookkeep_in_launch<1>(slots, 0, nullptr, 0, true, shared, [] { return nullptr; });
+  bookkeep_from_memory(slots, shared);
 }
 
 // Experts of a thread in the kernel of so many warps of experts.
@@ -271,14 +269,14 @@ __device__ __forceinline__ void select(const FewCall& few, const RouterView& rou
   if (threadIdx.x == 0) arrive(few);
   if (!few.bookkeeps) return;
   if (thread.rank < thread.k) {
-    const std::int32_t id = chosen ? choice.ids[thread.rank] : *column.slot.id;
+    const std::int32_t id = chosen ? choice.ids[thread.rank] : *column.slot;
     write_id(id_words<kTokenTiles>(few, state) + (row * thread.k + thread.rank), id);
   }
   __syncthreads();  // all columns are written
   __shared__ bool is_left;
   if (threadIdx.x == 0) {
     order_accesses();
-    is_left = leaves_bookkeeping(&few.state->rows_done, few.num_tokens, 1, atomicAdd(&few.state->rows_done, 1u), 1);
+    is_left = leaves_bookkeeping(&few.state->rows_done, few.num_tokens, atomicAdd(&few.state->rows_done, 1u), 1);
   }
   __syncthreads();
   if (is_left) bookkeep_slowly(slots, shared);
@@ -312,7 +310,7 @@ __device__ __forceinline__ void bookkeep_all(const FewCall& few, const SlotTask&
     }
     if (all) bookkeep_slots(rank, id, num_slots, few.sizes.experts, few.slot_blocks, outputs, counts);
   }
-  if (rank == 0) is_left = leaves_bookkeeping(&few.state->rows_done, few.num_tokens, 1, came_before, amount);
+  if (rank == 0) is_left = leaves_bookkeeping(&few.state->rows_done, few.num_tokens, came_before, amount);
   __syncthreads();
   if (is_left) bookkeep_slowly(slots, shared);
 }
@@ -407,7 +405,7 @@ FewCall few_call(const RouterView& router, const CallView& call, const Handover&
   few.tiles = router.padded_gate_rows / kTileExperts;
   few.chunks = router.num_chunks;
   few.multiplying_blocks = tiles.groups * router.num_chunks;
-  few.blocks = few.multiplying_blocks + few.num_tokens + slots.num_blocks;
+  few.blocks = few.multiplying_blocks + few.num_tokens + (slots.wanted ? 1 : 0);
   few.arrivals = static_cast<std::int32_t>(kArrivals) - (few.blocks - 1);
   few.bias = router.selection_bias;
   few.row_class = call.row_class;
@@ -417,7 +415,7 @@ FewCall few_call(const RouterView& router, const CallView& call, const Handover&
   few.ids = call.topk_ids;
   few.weights_out = call.topk_weights;
   few.logits = call.router_logits;
-  few.slot_ids = call.slots.ids;
+  few.slot_ids = call.slot_ids;
   few.ids_stride = static_cast<std::int32_t>(call.ids_stride);
   few.weights_stride = static_cast<std::int32_t>(call.weights_stride);
   few.logits_stride = static_cast<std::int32_t>(call.router_logits_stride);

@@ -3,12 +3,25 @@
 #pragma once
 
 #include "kernels/dispatch/slots.cuh"
+#include "kernels/fused/words.cuh"
 
 namespace samebits::cuda {
 
 inline constexpr int kSlotWarps = 4;  // of slots; of each a byte of a word
 inline constexpr int kMostSlots = kSlotWarps * kWarpSize;
 inline constexpr unsigned kSumOfBytes = 0x01010101u;  // __dp4a with it adds the bytes of a word
+
+// Each block of a row adds 1 to rows_done when its columns are written, and the block of the bookkeeping 1, and
+// kBookkept if it has all ids. Whoever comes last puts the count back, and does the bookkeeping if that one gave up.
+inline constexpr std::uint32_t kBookkept = 1u << 16;
+__device__ __forceinline__ bool leaves_bookkeeping(std::uint32_t* rows_done, int num_rows, std::uint32_t came_before,
+                                                   std::uint32_t amount) {
+  const std::uint32_t came = came_before + amount;
+  if ((came & (kBookkept - 1)) != static_cast<std::uint32_t>(num_rows + 1)) return false;
+  *rows_done = 0;
+  order_accesses();
+  return came / kBookkept != 1;
+}
 
 // In shared memory; of_warps is 0 at first.
 struct SlotCounts {

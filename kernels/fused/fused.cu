@@ -3,17 +3,14 @@
 // The first blocks multiply, as the decode form does: a warp has one tile of 16 experts and one chunk. They hand their
 // sums over as words (handover.h), wait for no other block, and are launched first. The blocks behind them have a row
 // each: they fold its words left to right and select. Such a block looks for its words a bounded number of times and
-// then multiplies the row itself, with the same chains, so it ends whatever happens to the others. The last blocks do
-// the bookkeeping where it is wanted (dispatch/slot_words.cuh).
+// then multiplies the row itself, with the same chains, so it ends whatever happens to the others.
 //
-// Grid: (tile groups x chunks) + T blocks, and those of the bookkeeping. Shared memory: a chunk of the tokens, and the
-// memory of a row or of the bookkeeping.
+// Grid: (tile groups x chunks) + T blocks. Shared memory: a chunk of the tokens, and the memory of a row.
 #include "kernels/fused/fused.h"
 
 #include <algorithm>
 
 #include "kernels/cuda/pdl.h"
-#include "kernels/dispatch/slot_words.cuh"
 #include "kernels/fused/few.h"
 #include "kernels/fused/multiply_row.cuh"
 #include "kernels/fused/words.cuh"
@@ -39,18 +36,6 @@ TileGroups tile_groups(const RouterView& router) {
   return {static_cast<int>(ceil_div(tiles, warps)), static_cast<int>(warps)};
 }
 
-// The ids of slots: words behind the sums.
-SAMEBITS_HOST_DEVICE std::int64_t num_sum_words(const RouterView& router, std::int64_t num_tokens) {
-  return num_tokens * router.num_chunks * router.padded_gate_rows;
-}
-SAMEBITS_HOST_DEVICE std::int64_t num_slot_words(const SlotShape& shape) {
-  return round_up(std::int64_t{shape.rows} * shape.words_of_row + row_words(shape), 4);
-}
-__device__ std::uint32_t* slot_words(const RouterView& router, const CallView& call, const Handover& handover,
-                                     const HandoverState& state) {
-  return words_of_side(handover, side_of(state)) + num_sum_words(router, call.num_tokens);
-}
-
 template <int kTokenTiles>
 __device__ void write_sums(const RouterView& router, std::uint32_t* words, int tile, int chunk, int num_rows, int lane,
                            const Accumulator (&sums)[kTokenTiles]) {
@@ -68,7 +53,7 @@ __device__ void write_sums(const RouterView& router, std::uint32_t* words, int t
 
 template <int kTokenTiles>
 __device__ void multiply(const RouterView& router, const CallView& call, const Handover& handover,
-                         const TileGroups& tiles, const SlotTask& slots) {
+                         const TileGroups& tiles) {
   __shared__ alignas(16) std::uint16_t tokens[kTokenTiles * kTileTokens][kSharedStride];
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize, warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int chunk = static_cast<int>(blockIdx.x) / tiles.groups;
@@ -95,9 +80,10 @@ __device__ void multiply(const RouterView& router, const CallView& call, const H
   }
   if (threadIdx.x == 0) {
     add_arrival(handover);
-    const std::int64_t words = slots.wanted ? num_sum_words(router, call.num_tokens) + num_slot_words(slots.shape)
-                                            : num_sum_words(router, num_rows);
-    if (blockIdx.x == 0) handover.state->used[side_of(state)] = static_cast<std::uint32_t>(words);
+    if (blockIdx.x == 0) {
+      handover.state->used[side_of(state)] =
+          static_cast<std::uint32_t>(num_rows * router.num_chunks * router.padded_gate_rows);
+    }
   }
   clear_other_side(handover, state, static_cast<unsigned>(tiles.groups * router.num_chunks));
 }
@@ -166,10 +152,8 @@ __device__ __forceinline__ bool select_lean(Block block, const RouterView& route
   return true;
 }
 
-// Whether the bookkeeping is left to this block.
 template <Lean kLean>
-__device__ bool select(const RouterView& router, const CallView& call, const Handover& handover, const SlotTask& slots,
-                       std::int64_t row) {
+__device__ void select(const RouterView& router, const CallView& call, const Handover& handover, std::int64_t row) {
   extern __shared__ __align__(16) unsigned char shared[];
   const Block block;
   HandoverState state;
@@ -185,48 +169,24 @@ __device__ bool select(const RouterView& router, const CallView& call, const Han
     if (block.rank() == 0) add_arrival(handover);
   }
   wait_for_copies();
-  if (!slots.wanted) return false;
-  block.sync();  // before threads read what others wrote
-  const std::int32_t* ids = call.slots.ids + row * router.columns;
-  hand_over_ids(slot_words(router, call, handover, state), static_cast<int>(row), router.columns,
-                slots.shape.columns != router.columns, [&](int c) { return ids[c]; });
-  return finish_row(&handover.state->rows_done, slots.num_rows, slots.num_blocks);
-}
-
-__device__ void bookkeep(const RouterView& router, const CallView& call, const Handover& handover,
-                         const SlotTask& slots, int slot_block, bool is_left) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  bookkeep_in_launch<kMostRowWords>(slots, slot_block, &handover.state->rows_done, handover.patience, is_left, shared,
-                                    [&] {
-                                      wait_for_previous_kernel();
-                                      const HandoverState state = read_state(handover);
-                                      __syncthreads();
-                                      if (threadIdx.x == 0) add_arrival(handover);
-                                      return slot_words(router, call, handover, state);
-                                    });
 }
 
 template <Lean kLean>
 __global__ void __launch_bounds__(kMaxThreads)
     fused_kernel(const __grid_constant__ RouterView router, const __grid_constant__ CallView call,
-                 const __grid_constant__ Handover handover, const __grid_constant__ TileGroups tiles,
-                 const __grid_constant__ SlotTask slots) {
+                 const __grid_constant__ Handover handover, const __grid_constant__ TileGroups tiles) {
   let_next_kernel_start();
   const int multiplying_blocks = tiles.groups * router.num_chunks;
   const int row = static_cast<int>(blockIdx.x) - multiplying_blocks;
   if (row < 0) {
     if (call.num_tokens <= kTileTokens) {
-      multiply<1>(router, call, handover, tiles, slots);
+      multiply<1>(router, call, handover, tiles);
     } else {
-      multiply<2>(router, call, handover, tiles, slots);
+      multiply<2>(router, call, handover, tiles);
     }
     return;
   }
-  const int slot_block = row - static_cast<int>(call.num_tokens);
-  const bool has_row = slot_block < 0;
-  bool is_left = false;
-  if (has_row) is_left = select<kLean>(router, call, handover, slots, row);
-  if (!has_row || is_left) bookkeep(router, call, handover, slots, slot_block, is_left);
+  select<kLean>(router, call, handover, row);
 }
 
 int num_threads(const RouterView& router) {
@@ -238,7 +198,7 @@ std::size_t row_bytes(const RouterView& router) {
                                       : static_cast<std::size_t>(lean_bytes(router.gate_rows));
 }
 
-using Kernel = void (*)(RouterView, CallView, Handover, TileGroups, SlotTask);
+using Kernel = void (*)(RouterView, CallView, Handover, TileGroups);
 Kernel kernel_of(Lean lean) {
   switch (lean) {
     case Lean::kSigmoid:
@@ -266,11 +226,8 @@ bool can_fuse(const RouterView& router, std::int64_t num_tokens) {
   return row_bytes(router) <= kMaxSharedBytes;
 }
 
-bool can_bookkeep(const RouterView& router, std::int64_t num_tokens) {
-  if (num_tokens == 0 || num_tokens * slot_units(router).of_row > kSlotRows) return false;
-  const SlotShape shape = slot_shape_of(router, num_tokens);
-  return num_sum_words(router, num_tokens) + num_slot_words(shape) <= kWordsOfSide &&
-         slot_bytes(shape) <= kMaxSharedBytes;
+bool can_bookkeep_fused(const RouterView& router, const CallView& call) {
+  return call.num_tokens > 0 && can_route_few(router, call, tile_groups(router), true);
 }
 
 cudaError_t launch_fused(const RouterView& router, const CallView& call, const Handover& handover,
@@ -280,10 +237,9 @@ cudaError_t launch_fused(const RouterView& router, const CallView& call, const H
   const auto threads = static_cast<unsigned>(num_threads(router));
   const SlotTask slots = slot_task(router, call, bookkeeping);
   if (can_route_few(router, call, tiles, slots.wanted)) return launch_few(router, call, handover, tiles, slots, stream);
-  const std::int64_t blocks = tiles.groups * router.num_chunks + call.num_tokens + slots.num_blocks;
-  const std::size_t bytes = std::max(row_bytes(router), slots.wanted ? slot_bytes(slots.shape) : 0);
-  return launch_pdl(kernel_of(lean_of(router)), dim3(static_cast<unsigned>(blocks)), dim3(threads), bytes, stream,
-                    router, call, handover, tiles, slots);
+  const std::int64_t blocks = tiles.groups * router.num_chunks + call.num_tokens;
+  return launch_pdl(kernel_of(lean_of(router)), dim3(static_cast<unsigned>(blocks)), dim3(threads), row_bytes(router),
+                    stream, router, call, handover, tiles);
 }
 
 }  // namespace samebits::cuda

@@ -3,7 +3,6 @@
 
 #include "kernels/cuda/view.h"
 #include "kernels/select/block_choice.cuh"
-#include "kernels/select/slot.cuh"
 
 namespace samebits::cuda {
 
@@ -32,14 +31,14 @@ inline ColumnRule column_rule(const RouterView& router, const CallView& call) {
   rule.least_divisor = spec.eps_mode == SAMEBITS_EPS_CLAMP_MIN ? spec.eps : -1.0f;
   rule.scale = spec.scale_stage == SAMEBITS_SCALE_ON_EXPERT_OUTPUT ? 1.0f : spec.routed_scaling_factor;
   rule.rare = (call.ids_int64 ? kWideIds : 0) | (spec.weights_dtype == SAMEBITS_BF16 ? kRoundWeights : 0) |
-              (call.weights_bf16 ? kNarrowWeights : 0) | (call.slots.ids != nullptr ? kSlots : 0);
+              (call.weights_bf16 ? kNarrowWeights : 0) | (call.slot_ids != nullptr ? kSlots : 0);
   return rule;
 }
 
 // Where a column goes.
 struct Column {
   unsigned char *id, *weight;
-  SlotPlace slot;
+  std::int32_t* slot;
 };
 __device__ __forceinline__ void write_rare_column(unsigned rare, const Column& column, std::int32_t id, float weight) {
   if ((rare & kWideIds) != 0) {
@@ -55,7 +54,7 @@ __device__ __forceinline__ void write_rare_column(unsigned rare, const Column& c
   } else {
     *reinterpret_cast<float*>(column.weight) = weight;
   }
-  if ((rare & kSlots) != 0) write_slot(column.slot, id);
+  if ((rare & kSlots) != 0) *column.slot = id;
 }
 
 // The column of the chosen of this rank, below k.
@@ -71,9 +70,10 @@ __device__ __forceinline__ void write_chosen(int rank, const Column& column, con
   float divisor = fadd(sum, rule.eps);
   divisor = divisor > rule.least_divisor ? divisor : rule.least_divisor;
   const float weight = divisor == 0.0f ? 0.0f : fmul(fdiv(value, divisor), rule.scale);
-  if (rule.rare == 0) {
+  if (rule.rare == 0 || rule.rare == kSlots) {
     *reinterpret_cast<std::int32_t*>(column.id) = id;
     *reinterpret_cast<float*>(column.weight) = is_finite(weight) ? weight : 0.0f;
+    if (rule.rare != 0) *column.slot = id;
   } else {
     write_rare_column(rule.rare, column, id, weight);
   }

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "kernels/cuda/pdl.h"
-#include "kernels/dispatch/slot_words.cuh"
 #include "kernels/select/choice_columns.cuh"
 #include "kernels/select/choice_select.h"
 #include "kernels/select/copy_bias.cuh"
@@ -32,9 +31,7 @@ struct ChoiceCall {
   bool round_logits;
   void *ids, *weights;
   std::int64_t ids_stride, weights_stride;
-  CallSlots call_slots;
-  Handover slots;  // state null: no bookkeeping in this launch
-  std::int32_t slot_blocks;
+  std::int32_t* slot_ids;
   ColumnRule rule;
 };
 
@@ -43,7 +40,7 @@ __device__ __forceinline__ Column column_of(const ChoiceCall& call, std::int64_t
   return {static_cast<unsigned char*>(call.ids) + (row * call.ids_stride + column) * ((rare & kWideIds) != 0 ? 8 : 4),
           static_cast<unsigned char*>(call.weights) +
               (row * call.weights_stride + column) * ((rare & kNarrowWeights) != 0 ? 2 : 4),
-          slot_place(call.call_slots, row, call.sizes.k, column)};
+          call.slot_ids + (row * call.sizes.k + column)};
 }
 
 // The sums of an expert, left to right, all loaded at once: those behind the last as that one, as a load that depends
@@ -77,15 +74,18 @@ __device__ __noinline__ void select_lean(const RouterView& router, const CallVie
   }
 }
 
-// The row of this block. Whether the bookkeeping is left to it.
-template <Lean kLean, int kSums, int kWarps, bool kBookkeeps>
-__device__ __forceinline__ bool select_row_of_block(const ChoiceCall& call, const RouterView& router,
-                                                    const CallView& full_call, unsigned char* shared) {
+// A block a row.
+template <Lean kLean, int kSums, int kWarps>
+__global__ void __launch_bounds__(kWarps* kWarpSize)
+    choice_select_kernel(const __grid_constant__ ChoiceCall call, const __grid_constant__ RouterView router,
+                         const __grid_constant__ CallView full_call) {
+  extern __shared__ __align__(16) unsigned char shared[];
   __shared__ BlockChoice choice;
   // What the row needs later: the compiler would fetch it only there, from memory that is far.
   __shared__ ColumnRule rule;
   __shared__ Column columns[kMostChosen];
   __shared__ float biases[kWarps * kWarpSize];
+  let_next_kernel_start();
   const std::int64_t row = blockIdx.x;
   const ChoiceThread thread = choice_thread(call.sizes);
   const int expert = min(thread.rank, thread.experts - 1);  // threads behind the last do as that one does
@@ -99,11 +99,8 @@ __device__ __forceinline__ bool select_row_of_block(const ChoiceCall& call, cons
   __syncthreads();
   wait_for_previous_kernel();
   const std::int64_t num_tokens = call.num_tokens;
-  bool chosen = false;
-  std::uint32_t arrivals = 0;
   if (row < (call.num_valid_rows == nullptr ? num_tokens : clamp_rows(*call.num_valid_rows, num_tokens))) {
     float logit = fold<kSums>(sums, call.num_sums, call.sum_stride);
-    if (kBookkeeps && thread.warp() == 0) arrivals = read_state(call.slots).arrivals;
     if (call.round_logits) logit = round_to_bf16(logit);
     bool has_answer = true;
     const float* bias_row = call.bias;
@@ -119,7 +116,7 @@ __device__ __forceinline__ bool select_row_of_block(const ChoiceCall& call, cons
     } else if (call.bias_variants > 1) {
       bias = __ldg(bias_row + expert);
     }
-    chosen = choose_by_block<kLean, kWarps>(thread, call.sizes, logit, bias, has_answer, choice);
+    const bool chosen = choose_by_block<kLean, kWarps>(thread, call.sizes, logit, bias, has_answer, choice);
     if (call.logits != nullptr) call.logits[row * call.logits_stride + expert] = logit;
     if (!chosen) {
       select_lean<kLean>(router, full_call, row, logit, has_answer, bias_row, shared);
@@ -127,67 +124,40 @@ __device__ __forceinline__ bool select_row_of_block(const ChoiceCall& call, cons
       write_chosen(thread.rank, columns[thread.rank], rule, choice);
     }
   } else {
-    if (kBookkeeps && thread.warp() == 0) arrivals = read_state(call.slots).arrivals;
     wait_for_copies();
     if (thread.rank < thread.k) write_rare_column(rule.rare, columns[thread.rank], -1, 0.0f);
   }
-  if constexpr (!kBookkeeps) return false;
-  if (!chosen) __syncthreads();  // before threads read what others wrote
-  return end_row(call.slots, arrivals, static_cast<int>(row), call.num_tokens, call.slot_blocks, thread.k,
-                 [&](int c) { return chosen ? choice.ids[c] : call.call_slots.ids[row * thread.k + c]; });
 }
 
-// The bookkeeping has kernels of its own: its code takes others 0.1 to 0.4 us.
-template <Lean kLean, int kSums, int kWarps, bool kBookkeeps>
-__global__ void __launch_bounds__(kWarps* kWarpSize)
-    choice_select_kernel(const __grid_constant__ ChoiceCall call, const __grid_constant__ RouterView router,
-                         const __grid_constant__ CallView full_call, const __grid_constant__ SlotTask slots) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  let_next_kernel_start();
-  const int slot_block = static_cast<int>(blockIdx.x) - call.num_tokens;
-  const bool has_row = slot_block < 0;
-  bool is_left = false;
-  if (!kBookkeeps || has_row)
-    is_left = select_row_of_block<kLean, kSums, kWarps, kBookkeeps>(call, router, full_call, shared);
-  if constexpr (!kBookkeeps) return;
-  if (!has_row || is_left) bookkeep_selected(slots, slot_block, call.slots, is_left, shared);
-}
-
-using Kernel = void (*)(ChoiceCall, RouterView, CallView, SlotTask);
+using Kernel = void (*)(ChoiceCall, RouterView, CallView);
 template <Lean kLean, int kWarps>
-Kernel kernel_of(int num_sums, bool bookkeeps) {
-  if (bookkeeps) {
-    return num_sums <= 16 ? choice_select_kernel<kLean, 16, kWarps, true>
-                          : choice_select_kernel<kLean, kMostSums, kWarps, true>;
-  }
-  if (num_sums <= 16) return choice_select_kernel<kLean, 16, kWarps, false>;
-  if (num_sums <= 20) return choice_select_kernel<kLean, 20, kWarps, false>;
-  return num_sums <= 28 ? choice_select_kernel<kLean, 28, kWarps, false>
-                        : choice_select_kernel<kLean, kMostSums, kWarps, false>;
+Kernel kernel_of(int num_sums) {
+  if (num_sums <= 16) return choice_select_kernel<kLean, 16, kWarps>;
+  if (num_sums <= 20) return choice_select_kernel<kLean, 20, kWarps>;
+  return num_sums <= 28 ? choice_select_kernel<kLean, 28, kWarps> : choice_select_kernel<kLean, kMostSums, kWarps>;
 }
 template <Lean kLean>
-Kernel kernel_of(int num_sums, int warps, bool bookkeeps) {
-  if (warps <= 8) return kernel_of<kLean, 8>(num_sums, bookkeeps);
-  return warps <= 12 ? kernel_of<kLean, 12>(num_sums, bookkeeps)
-                     : kernel_of<kLean, kMostChoiceWarps>(num_sums, bookkeeps);
+Kernel kernel_of(int num_sums, int warps) {
+  if (warps <= 8) return kernel_of<kLean, 8>(num_sums);
+  return warps <= 12 ? kernel_of<kLean, 12>(num_sums) : kernel_of<kLean, kMostChoiceWarps>(num_sums);
 }
-Kernel kernel_of(Lean lean, int num_sums, int warps, bool bookkeeps) {
+Kernel kernel_of(Lean lean, int num_sums, int warps) {
   switch (lean) {
     case Lean::kSigmoid:
-      return kernel_of<Lean::kSigmoid>(num_sums, warps, bookkeeps);
+      return kernel_of<Lean::kSigmoid>(num_sums, warps);
     case Lean::kSigmoidGroups:
-      return kernel_of<Lean::kSigmoidGroups>(num_sums, warps, bookkeeps);
+      return kernel_of<Lean::kSigmoidGroups>(num_sums, warps);
     case Lean::kSqrtSoftplus:
-      return kernel_of<Lean::kSqrtSoftplus>(num_sums, warps, bookkeeps);
+      return kernel_of<Lean::kSqrtSoftplus>(num_sums, warps);
     case Lean::kSoftmax:
-      return kernel_of<Lean::kSoftmax>(num_sums, warps, bookkeeps);
+      return kernel_of<Lean::kSoftmax>(num_sums, warps);
     case Lean::kNo:
       break;
   }
   return nullptr;
 }
 
-ChoiceCall choice_call(const RouterView& router, const CallView& call, const SlotLaunch* slots) {
+ChoiceCall choice_call(const RouterView& router, const CallView& call) {
   const samebits_router_spec& spec = router.spec;
   const bool given = call.given_logits != nullptr;
   ChoiceCall choice{};
@@ -208,8 +178,7 @@ ChoiceCall choice_call(const RouterView& router, const CallView& call, const Slo
   choice.weights = call.topk_weights;
   choice.ids_stride = call.ids_stride;
   choice.weights_stride = call.weights_stride;
-  choice.call_slots = call.slots;
-  if (slots != nullptr) choice.slots = slots->handover, choice.slot_blocks = slots->task.num_blocks;
+  choice.slot_ids = call.slot_ids;
   choice.rule = column_rule(router, call);
   return choice;
 }
@@ -221,18 +190,16 @@ bool can_choice_select(const RouterView& router, const CallView& call) {
 }
 
 cudaError_t launch_choice_select(const RouterView& router, const CallView& call, std::size_t shared_bytes,
-                                 const SlotLaunch* slots, cudaStream_t stream) {
+                                 cudaStream_t stream) {
   const int warps = std::max(static_cast<int>(ceil_div(router.gate_rows, kWarpSize)), kMinWarps);
-  const Kernel kernel =
-      kernel_of(lean_of(router), call.given_logits != nullptr ? 1 : call.num_sums, warps, slots != nullptr);
+  const Kernel kernel = kernel_of(lean_of(router), call.given_logits != nullptr ? 1 : call.num_sums, warps);
   // The same for all calls, which may be on several threads.
   const cudaError_t status =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostSelectBytes));
   if (status != cudaSuccess) return status;
-  return launch_pdl(kernel,
-                    dim3(static_cast<unsigned>(call.num_tokens + (slots != nullptr ? slots->task.num_blocks : 0))),
-                    dim3(static_cast<unsigned>(warps * kWarpSize)), shared_bytes, stream,
-                    choice_call(router, call, slots), router, call, slots != nullptr ? slots->task : SlotTask{});
+  return launch_pdl(kernel, dim3(static_cast<unsigned>(call.num_tokens)),
+                    dim3(static_cast<unsigned>(warps * kWarpSize)), shared_bytes, stream, choice_call(router, call),
+                    router, call);
 }
 
 }  // namespace samebits::cuda

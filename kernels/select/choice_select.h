@@ -3,7 +3,9 @@
 
 #include <cuda_runtime_api.h>
 
-#include "kernels/dispatch/slots.h"
+#include <cstddef>
+
+#include "kernels/cuda/view.h"
 
 namespace samebits::cuda {
 
@@ -12,9 +14,8 @@ inline constexpr std::size_t kMostSelectBytes = std::size_t{116} << 10;  // that
 // Of a router that lean.h knows: up to 512 experts, of which up to 8 are chosen, and groups of 32 or none.
 bool can_choice_select(const RouterView& router, const CallView& call);
 
-// launch_select for a call that it can; shared_bytes: lean_bytes or more, and slot_bytes with `slots`, up to
-// kMostSelectBytes.
+// launch_select for a call that it can; shared_bytes: lean_bytes or more, up to kMostSelectBytes.
 cudaError_t launch_choice_select(const RouterView& router, const CallView& call, std::size_t shared_bytes,
-                                 const SlotLaunch* slots, cudaStream_t stream);
+                                 cudaStream_t stream);
 
 }  // namespace samebits::cuda

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "kernels/dispatch/slots.h"
+#include "kernels/cuda/view.h"
 
 namespace samebits::cuda {
 
@@ -16,11 +16,7 @@ inline constexpr int kLeanExperts = 928, kLeanGroups = 32;  // 29 keys a lane, a
 // some groups, up to 32, by score and bias; weights are scores divided by their sum.
 Lean lean_of(const RouterView& router);
 
-// Whether launch_lean_select can do the bookkeeping of such a call, too; all its rows are in this one.
-bool can_bookkeep_lean(const RouterView& router, const CallView& call);
-
-// launch_select for such a router and a call with rows; and the bookkeeping, if slots is not null.
-cudaError_t launch_lean_select(const RouterView& router, const CallView& call, const SlotLaunch* slots,
-                               cudaStream_t stream);
+// launch_select for such a router and a call with rows.
+cudaError_t launch_lean_select(const RouterView& router, const CallView& call, cudaStream_t stream);
 
 }  // namespace samebits::cuda

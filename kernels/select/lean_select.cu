@@ -4,7 +4,6 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pdl.h"
-#include "kernels/dispatch/slot_words.cuh"
 #include "kernels/logits/rows.cuh"
 #include "kernels/select/choice_select.h"
 #include "kernels/select/copy_bias.cuh"
@@ -34,10 +33,12 @@ __device__ __forceinline__ void take_row(Team team, const RouterView& router, co
   team.sync();
 }
 
-// The row of this block. Whether the bookkeeping is left to it.
-template <Lean kLean, bool kBookkeeps>
-__device__ __forceinline__ bool select_row_of_block(const RouterView& router, const CallView& call,
-                                                    const SlotLaunch& slots, unsigned char* shared) {
+// A block a row.
+template <Lean kLean>
+__global__ void __launch_bounds__(kMaxSelectThreads)
+    lean_select_kernel(const __grid_constant__ RouterView router, const __grid_constant__ CallView call) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  let_next_kernel_start();
   const Block block;
   const LeanMemory memory = lean_memory(router.gate_rows, shared);
   if (has_one_bias(router)) copy_bias(block, router, router.selection_bias, memory.bias);
@@ -45,8 +46,6 @@ __device__ __forceinline__ bool select_row_of_block(const RouterView& router, co
   const std::int64_t row = blockIdx.x;
   const bool is_padding = row >= valid_rows(call);
   const LeanBias bias = lean_bias(router, call, row);
-  std::uint32_t arrivals = 0;
-  if (kBookkeeps && block.warp() == 0) arrivals = read_state(slots.handover).arrivals;
   if (!is_padding) {
     if (bias.values != nullptr && !has_one_bias(router)) copy_bias(block, router, bias.values, memory.bias);
     wait_for_copies();
@@ -58,26 +57,6 @@ __device__ __forceinline__ bool select_row_of_block(const RouterView& router, co
   } else {
     lean_select<kLean>(block, router, call, row, bias.values == nullptr ? nullptr : memory.bias, memory);
   }
-  if constexpr (!kBookkeeps) return false;
-  block.sync();  // before threads read what others wrote
-  const std::int32_t* ids = call.slots.ids + row * router.columns;
-  return end_row(slots.handover, arrivals, static_cast<int>(row), slots.task.num_rows, slots.task.num_blocks,
-                 router.columns, [&](int c) { return ids[c]; });
-}
-
-// A block a row, and more that do the bookkeeping where that is wanted.
-template <Lean kLean, bool kBookkeeps>
-__global__ void __launch_bounds__(kMaxSelectThreads)
-    lean_select_kernel(const __grid_constant__ RouterView router, const __grid_constant__ CallView call,
-                       const __grid_constant__ SlotLaunch slots) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  let_next_kernel_start();
-  const int slot_block = static_cast<int>(blockIdx.x - call.num_tokens);
-  const bool has_row = slot_block < 0;
-  bool is_left = false;
-  if (!kBookkeeps || has_row) is_left = select_row_of_block<kLean, kBookkeeps>(router, call, slots, shared);
-  if constexpr (!kBookkeeps) return;
-  if (!has_row || is_left) bookkeep_selected(slots.task, slot_block, slots.handover, is_left, shared);
 }
 
 // Blocks that start before the product has ended all go to the multiprocessors that are free first, unless none takes
@@ -103,17 +82,14 @@ cudaError_t launch_spread(void (*kernel)(Parameters...), std::int64_t num_blocks
 }
 
 template <Lean kLean>
-cudaError_t launch_block_rows(const RouterView& router, const CallView& call, const SlotLaunch* slots,
-                              cudaStream_t stream) {
-  const std::int64_t blocks = call.num_tokens + (slots != nullptr ? slots->task.num_blocks : 0);
-  const auto bytes = std::max(static_cast<std::size_t>(lean_bytes(router.gate_rows)),
-                              slots != nullptr ? slot_bytes(slots->task.shape) : 0);
+cudaError_t launch_block_rows(const RouterView& router, const CallView& call, cudaStream_t stream) {
+  const std::int64_t blocks = call.num_tokens;
+  const auto bytes = static_cast<std::size_t>(lean_bytes(router.gate_rows));
   const std::size_t shared_bytes = std::max(spread_bytes(blocks), bytes);
-  if (can_choice_select(router, call)) return launch_choice_select(router, call, shared_bytes, slots, stream);
-  if (can_wide_select(router, call)) return launch_wide_select(router, call, shared_bytes, slots, stream);
-  const auto kernel = slots != nullptr ? lean_select_kernel<kLean, true> : lean_select_kernel<kLean, false>;
-  return launch_spread(kernel, blocks, static_cast<unsigned>(select_threads(router.gate_rows)), 0, bytes, stream,
-                       router, call, slots != nullptr ? *slots : SlotLaunch{});
+  if (can_choice_select(router, call)) return launch_choice_select(router, call, shared_bytes, stream);
+  if (can_wide_select(router, call)) return launch_wide_select(router, call, shared_bytes, stream);
+  return launch_spread(lean_select_kernel<kLean>, blocks, static_cast<unsigned>(select_threads(router.gate_rows)), 0,
+                       bytes, stream, router, call);
 }
 
 bool takes_warps(const RouterView& router, const CallView& call) {
@@ -123,27 +99,17 @@ bool takes_warps(const RouterView& router, const CallView& call) {
 
 }  // namespace
 
-bool can_bookkeep_lean(const RouterView& router, const CallView& call) {
-  constexpr std::int64_t kMostRows = 128;  // beyond, a launch behind the selection is as fast
-  static_assert(kMostRows <= kSlotRows);
-  if (lean_of(router) == Lean::kNo || call.num_tokens == 0 || call.num_tokens > kMostRows) return false;
-  if (takes_warps(router, call)) return false;
-  const SlotShape shape = slot_shape_of(router, call.num_tokens);
-  return shape.rows * shape.words_of_row + kMostRowWords <= kSlotWordsOfSide && slot_bytes(shape) <= kMostSelectBytes;
-}
-
-cudaError_t launch_lean_select(const RouterView& router, const CallView& call, const SlotLaunch* slots,
-                               cudaStream_t stream) {
+cudaError_t launch_lean_select(const RouterView& router, const CallView& call, cudaStream_t stream) {
   if (takes_warps(router, call)) return launch_row_select(router, call, stream);
   switch (lean_of(router)) {
     case Lean::kSigmoid:
-      return launch_block_rows<Lean::kSigmoid>(router, call, slots, stream);
+      return launch_block_rows<Lean::kSigmoid>(router, call, stream);
     case Lean::kSigmoidGroups:
-      return launch_block_rows<Lean::kSigmoidGroups>(router, call, slots, stream);
+      return launch_block_rows<Lean::kSigmoidGroups>(router, call, stream);
     case Lean::kSqrtSoftplus:
-      return launch_block_rows<Lean::kSqrtSoftplus>(router, call, slots, stream);
+      return launch_block_rows<Lean::kSqrtSoftplus>(router, call, stream);
     case Lean::kSoftmax:
-      return launch_block_rows<Lean::kSoftmax>(router, call, slots, stream);
+      return launch_block_rows<Lean::kSoftmax>(router, call, stream);
     case Lean::kNo:
       break;
   }

@@ -28,7 +28,7 @@ struct RowsCall {
   GroupSizes groups;
   std::int32_t ids_stride, weights_stride;
   void *ids, *weights;
-  CallSlots slots;
+  std::int32_t* slot_ids;
   ColumnRule rule;
 };
 
@@ -44,7 +44,7 @@ __device__ __forceinline__ Column column_of(const RowsCall& call, int row, int c
   auto* ids = row_of(static_cast<unsigned char*>(call.ids), row, call.ids_stride);
   auto* weights = row_of(static_cast<unsigned char*>(call.weights), row, call.weights_stride);
   return {ids + column * ((rare & kWideIds) != 0 ? 8 : 4), weights + column * ((rare & kNarrowWeights) != 0 ? 2 : 4),
-          slot_place(call.slots, row, call.k, column)};
+          call.slot_ids + (std::int64_t{row} * call.k + column)};
 }
 
 // The weight of an expert of this score, in a row whose chosen scores have this sum.
@@ -120,7 +120,7 @@ inline RowsCall rows_call(const RouterView& router, const CallView& call) {
   rows.weights = call.topk_weights;
   rows.ids_stride = bytes_of(call.ids_stride, call.ids_int64 ? 8 : 4);
   rows.weights_stride = bytes_of(call.weights_stride, call.weights_bf16 ? 2 : 4);
-  rows.slots = call.slots;
+  rows.slot_ids = call.slot_ids;
   rows.rule = column_rule(router, call);
   return rows;
 }

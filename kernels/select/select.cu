@@ -46,10 +46,9 @@ cudaError_t allow_most_shared_memory() {
 
 }  // namespace
 
-cudaError_t launch_select(const RouterView& router, const CallView& call, cudaStream_t stream,
-                          const SlotLaunch* slots) {
+cudaError_t launch_select(const RouterView& router, const CallView& call, cudaStream_t stream) {
   if (call.num_tokens == 0) return cudaSuccess;
-  if (lean_of(router) != Lean::kNo) return launch_lean_select(router, call, slots, stream);
+  if (lean_of(router) != Lean::kNo) return launch_lean_select(router, call, stream);
   const int threads = select_threads(router.gate_rows);
   const std::size_t shared_bytes = row_layout(router, threads / kWarpSize).bytes;
   if (shared_bytes > kPlainSharedBytes) {

@@ -123,9 +123,10 @@ __device__ __forceinline__ bool choose_wide(const ChoiceThread& thread, const fl
 __device__ __forceinline__ void write_chosen(int rank, const Column& column, const ColumnRule& rule,
                                              const WideChoice& choice) {
   const float weight = weight_of(choice.scores[rank], sum_in_order<kMostWideChosen>(choice.scores), rule);
-  if (rule.rare == 0) {
+  if (rule.rare == 0 || rule.rare == kSlots) {
     *reinterpret_cast<std::int32_t*>(column.id) = choice.ids[rank];
     *reinterpret_cast<float*>(column.weight) = is_finite(weight) ? weight : 0.0f;
+    if (rule.rare != 0) *column.slot = choice.ids[rank];
   } else {
     write_rare_column(rule.rare, column, choice.ids[rank], weight);
   }

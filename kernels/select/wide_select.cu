@@ -1,7 +1,6 @@
 #include "kernels/select/wide_select.h"
 
 #include "kernels/cuda/pdl.h"
-#include "kernels/dispatch/slot_words.cuh"
 #include "kernels/select/choice_select.h"
 #include "kernels/select/lean.cuh"
 #include "kernels/select/rows_call.cuh"
@@ -52,12 +51,14 @@ __device__ __noinline__ void select_lean(const RouterView& router, const CallVie
   }
 }
 
-// The row of this block. Whether the bookkeeping is left to it.
-template <Lean kLean, int kSums, bool kBookkeeps>
-__device__ __forceinline__ bool select_row_of_block(const RowsCall& call, const RouterView& router,
-                                                    const CallView& full_call, const SlotLaunch& slots,
-                                                    unsigned char* shared) {
+// A block a row.
+template <Lean kLean, int kSums>
+__global__ void __launch_bounds__(kWideThreads, 1)
+    wide_select_kernel(const __grid_constant__ RowsCall call, const __grid_constant__ RouterView router,
+                       const __grid_constant__ CallView full_call) {
+  extern __shared__ __align__(16) unsigned char shared[];
   __shared__ WideChoice choice;
+  let_next_kernel_start();
   const int row = static_cast<int>(blockIdx.x);
   const ChoiceThread thread = choice_thread({call.experts, call.k, 0, 0});
   const int rank = thread.rank;
@@ -74,12 +75,9 @@ __device__ __forceinline__ bool select_row_of_block(const RowsCall& call, const 
   wait_for_previous_kernel();
   int num_rows = call.num_tokens;
   if (call.num_valid_rows != nullptr) num_rows = min(max(*call.num_valid_rows, 0), num_rows);
-  bool chosen = false;
-  std::uint32_t arrivals = 0;
   if (row < num_rows) {
     float logits[kWideKeys];
     fold<kSums>(row_of(call.logits, row, call.logits_stride), call.num_sums, call.sum_stride, experts, logits);
-    if (kBookkeeps && thread.warp() == 0) arrivals = read_state(slots.handover).arrivals;
     bool has_answer = true;
     const float* bias_row = call.bias;
     if (call.bias_variants > 0 && call.row_class != nullptr) {
@@ -92,7 +90,7 @@ __device__ __forceinline__ bool select_row_of_block(const RowsCall& call, const 
       if (call.round_logits) logits[i] = round_to_bf16(logits[i]);
       if (!one_bias) biases[i] = __ldg(bias_row + experts[i]);
     }
-    chosen = choose_wide<kLean>(thread, logits, biases, has_answer, choice);
+    const bool chosen = choose_wide<kLean>(thread, logits, biases, has_answer, choice);
     if (call.router_logits != nullptr) {
       float* const out = row_of(call.router_logits, row, call.router_logits_stride);
 #pragma unroll
@@ -104,36 +102,13 @@ __device__ __forceinline__ bool select_row_of_block(const RowsCall& call, const 
       write_chosen(rank, column_of(call, row, rank), call.rule, choice);
     }
   } else {
-    if (kBookkeeps && thread.warp() == 0) arrivals = read_state(slots.handover).arrivals;
     if (rank < call.k) write_rare_column(call.rule.rare, column_of(call, row, rank), -1, 0.0f);
   }
-  if constexpr (!kBookkeeps) return false;
-  if (!chosen) __syncthreads();  // before threads read what others wrote
-  const std::int32_t* ids = call.slots.ids + std::int64_t{row} * call.k;
-  return end_row(slots.handover, arrivals, row, slots.task.num_rows, slots.task.num_blocks, call.k,
-                 [&](int c) { return chosen ? choice.ids[c] : ids[c]; });
-}
-
-template <Lean kLean, int kSums, bool kBookkeeps>
-__global__ void __launch_bounds__(kWideThreads, 1)
-    wide_select_kernel(const __grid_constant__ RowsCall call, const __grid_constant__ RouterView router,
-                       const __grid_constant__ CallView full_call, const __grid_constant__ SlotLaunch slots) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  let_next_kernel_start();
-  const int slot_block = static_cast<int>(blockIdx.x) - call.num_tokens;
-  const bool has_row = slot_block < 0;
-  bool is_left = false;
-  if (!kBookkeeps || has_row)
-    is_left = select_row_of_block<kLean, kSums, kBookkeeps>(call, router, full_call, slots, shared);
-  if constexpr (!kBookkeeps) return;
-  if (!has_row || is_left) bookkeep_selected(slots.task, slot_block, slots.handover, is_left, shared);
 }
 
 template <Lean kLean>
-auto kernel_of(int num_sums, bool bookkeeps) {
-  if (num_sums == kCommonSums)
-    return bookkeeps ? wide_select_kernel<kLean, kCommonSums, true> : wide_select_kernel<kLean, kCommonSums, false>;
-  return bookkeeps ? wide_select_kernel<kLean, kMostSums, true> : wide_select_kernel<kLean, kMostSums, false>;
+auto kernel_of(int num_sums) {
+  return num_sums == kCommonSums ? wide_select_kernel<kLean, kCommonSums> : wide_select_kernel<kLean, kMostSums>;
 }
 
 }  // namespace
@@ -145,17 +120,16 @@ bool can_wide_select(const RouterView& router, const CallView& call) {
 }
 
 cudaError_t launch_wide_select(const RouterView& router, const CallView& call, std::size_t shared_bytes,
-                               const SlotLaunch* slots, cudaStream_t stream) {
+                               cudaStream_t stream) {
   const int num_sums = call.given_logits != nullptr ? 1 : call.num_sums;
-  const auto kernel = lean_of(router) == Lean::kSigmoid ? kernel_of<Lean::kSigmoid>(num_sums, slots != nullptr)
-                                                        : kernel_of<Lean::kSqrtSoftplus>(num_sums, slots != nullptr);
+  const auto kernel = lean_of(router) == Lean::kSigmoid ? kernel_of<Lean::kSigmoid>(num_sums)
+                                                        : kernel_of<Lean::kSqrtSoftplus>(num_sums);
   // The same for all calls, which may be on several threads.
   const cudaError_t status =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostSelectBytes));
   if (status != cudaSuccess) return status;
-  const std::int64_t blocks = call.num_tokens + (slots != nullptr ? slots->task.num_blocks : 0);
-  return launch_pdl(kernel, dim3(static_cast<unsigned>(blocks)), dim3(kWideThreads), shared_bytes, stream,
-                    rows_call(router, call), router, call, slots != nullptr ? *slots : SlotLaunch{});
+  return launch_pdl(kernel, dim3(static_cast<unsigned>(call.num_tokens)), dim3(kWideThreads), shared_bytes, stream,
+                    rows_call(router, call), router, call);
 }
 
 }  // namespace samebits::cuda

@@ -3,7 +3,9 @@
 
 #include <cuda_runtime_api.h>
 
-#include "kernels/dispatch/slots.h"
+#include <cstddef>
+
+#include "kernels/cuda/view.h"
 
 namespace samebits::cuda {
 
@@ -13,6 +15,6 @@ bool can_wide_select(const RouterView& router, const CallView& call);
 // launch_select for a call that it can; shared_bytes: lean_bytes or more, and slot_bytes with `slots`, up to
 // kMostSelectBytes.
 cudaError_t launch_wide_select(const RouterView& router, const CallView& call, std::size_t shared_bytes,
-                               const SlotLaunch* slots, cudaStream_t stream);
+                               cudaStream_t stream);
 
 }  // namespace samebits::cuda

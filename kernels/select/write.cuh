@@ -3,7 +3,6 @@
 
 #include "kernels/cuda/view.h"
 #include "kernels/select/row.cuh"
-#include "kernels/select/slot.cuh"
 
 namespace samebits::cuda {
 
@@ -21,7 +20,7 @@ __device__ inline void write_column(const RouterView& router, const CallView& ca
   } else {
     static_cast<float*>(call.topk_weights)[weight_at] = weight;
   }
-  if (call.slots.ids != nullptr) write_slot(slot_place(call.slots, row, router.columns, column), id);
+  if (call.slot_ids != nullptr) call.slot_ids[row * router.columns + column] = id;
 }
 
 // A row without experts: padding, or a token id or class out of range.

@@ -1,6 +1,5 @@
-// The bookkeeping of whole calls beyond those of one launch (few_rows_test.cpp): within the launch that selects, by a
-// blocks of their own with and without waiting, and behind it by tiles of rows. Calls of other rows follow one another
-// on one workspace; against the CPU backend by bits.
+// The bookkeeping of whole calls beyond those of one launch (few_rows_test.cpp), by a launch behind all selections.
+// Calls of other rows follow one another on one workspace; against the CPU backend by bits.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -117,7 +116,7 @@ void compare_calls(const std::vector<std::int64_t>& row_counts, bool from_logits
   }
 }
 
-TEST_F(BookkeepRouteTest, WithinTheSelectionWithAndWithoutWaiting) {
+TEST_F(BookkeepRouteTest, OfFewRowsWithAndWithoutWaiting) {
   compare_calls({17, 128, 32, 16, 33, 127, 256, 97, 128}, false);
 }
 
@@ -129,7 +128,7 @@ TEST_F(BookkeepRouteTest, ByTilesOfRows) {
   compare_calls({257, 1024, 33, 300, 256, 4200, 1, 2057}, false);
 }
 
-// Tiles of 128 rows, and the sort beyond them.
+// Tiles of up to 128 rows, and the sort beyond them.
 TEST_F(BookkeepRouteTest, OfManyRows) {
   for (const samebits_router_spec& spec : {sigmoid_bias_spec(16, 96, 4), softmax(40, 6)}) {
     samebits_router_spec narrow = spec;

@@ -9,7 +9,7 @@
 
 #include "kernels/cpu/bookkeep.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/dispatch/bookkeep_tiles.h"
+#include "kernels/dispatch/bookkeep_rows.h"
 #include "kernels/test/random_bits.h"
 #include "kernels/test_cuda/device_array.h"
 
@@ -56,7 +56,7 @@ Ints draw_ids(const Shape& shape, Ids kind, bool distinct, std::uint64_t seed) {
   return ids;
 }
 
-// What does it: launch_bookkeep by ids alone, or launch_bookkeep_tiles with rows or slots as units.
+// What does it: launch_bookkeep by ids alone, or launch_bookkeep_rows with rows or slots as units.
 enum class By { kIds, kRows, kSlots };
 
 RouterView router_of(const Shape& shape, By by) {
@@ -65,20 +65,6 @@ RouterView router_of(const Shape& shape, By by) {
   router.columns = shape.columns;
   if (by == By::kSlots) router.spec.zero_type = SAMEBITS_ZERO_EXPERTS_IDENTITY_REMAPPED_TO_ID0_WEIGHT0;
   return router;
-}
-
-// What the selection counts.
-std::vector<std::uint32_t> counts_of(const Shape& shape, By by, const Ints& ids) {
-  const CallSlots tiles = counted_slots(router_of(shape, by), shape.num_tokens, 0, {});
-  EXPECT_EQ(tiles.units_of_row, by == By::kRows ? 1 : shape.columns);
-  std::vector<std::uint32_t> counts(kTileCountBytes / sizeof(std::uint32_t));
-  for (std::size_t slot = 0; slot < ids.size(); ++slot) {
-    if (ids[slot] < 0) continue;
-    const std::size_t unit = by == By::kRows ? slot / static_cast<std::size_t>(shape.columns) : slot;
-    const auto id = static_cast<std::size_t>(ids[slot]);
-    counts.at((unit >> tiles.shift) * static_cast<std::size_t>(tiles.words_of_tile) + id / 4) += 1u << 8 * (id % 4);
-  }
-  return counts;
 }
 
 // All outputs, in the order of BookkeepOutputs.
@@ -141,7 +127,7 @@ std::vector<Ints> device_outputs(const Shape& shape, By by, const Ints& ids, uns
   const DeviceArray<std::int32_t> device_ids(with_guard);
   CallView call{};
   call.num_tokens = shape.num_tokens;
-  call.slots.ids = device_ids.data();
+  call.slot_ids = device_ids.data();
   BookkeepOutputs outputs{};
   outputs.block_size = shape.block_size;
   point(to, outputs);
@@ -153,12 +139,11 @@ std::vector<Ints> device_outputs(const Shape& shape, By by, const Ints& ids, uns
     check(cudaDeviceSynchronize(), "bookkeeping");
     EXPECT_EQ(scratch.read(bytes, 4), std::vector<unsigned char>(4, 0x77)) << "written behind the scratch";
   } else {
-    const DeviceArray<std::uint32_t> counts(counts_of(shape, by, ids)), done(std::vector<std::uint32_t>(1, 0));
-    check(launch_bookkeep_tiles(router, call, outputs, {counts.data(), done.data()}, nullptr), "launch_bookkeep_tiles");
+    DeviceArray<unsigned char> counts(kTileCountBytes + 4);
+    counts.fill_bytes(0x77);
+    check(launch_bookkeep_rows(router, call, outputs, counts.data(), nullptr), "launch_bookkeep_rows");
     check(cudaDeviceSynchronize(), "bookkeeping");
-    const std::vector<std::uint32_t> left = counts.read();
-    EXPECT_TRUE(std::all_of(left.begin(), left.end(), [](std::uint32_t x) { return x == 0; })) << "counts are left";
-    EXPECT_EQ(done.read().front(), 0u);
+    EXPECT_EQ(counts.read(kTileCountBytes, 4), std::vector<unsigned char>(4, 0x77)) << "written behind the counts";
   }
   for (unsigned i = 0; i < 7; ++i) {
     values[i] = arrays[i]->read();
@@ -170,7 +155,7 @@ std::vector<Ints> device_outputs(const Shape& shape, By by, const Ints& ids, uns
 
 void expect_same(const Shape& shape, Ids kind, unsigned wanted) {
   for (const By by : {By::kIds, By::kRows, By::kSlots}) {
-    if (by != By::kIds && !can_bookkeep_tiles(router_of(shape, by), shape.num_tokens, shape.block_size)) continue;
+    if (by != By::kIds && !can_bookkeep_rows(router_of(shape, by), shape.num_tokens, shape.block_size)) continue;
     if (by == By::kRows && shape.columns > shape.gate_rows) continue;
     const Ints ids = draw_ids(shape, kind, by == By::kRows, 5);
     const std::vector<Ints> found = device_outputs(shape, by, ids, wanted), right = cpu_outputs(shape, ids, wanted);
@@ -186,12 +171,14 @@ void expect_same(const Shape& shape, Ids kind, unsigned wanted) {
 class BookkeepTest : public DeviceTest {};
 
 TEST_F(BookkeepTest, EqualsTheCpu) {
-  const Shape shapes[] = {{0, 8, 256, 0},      {0, 8, 256, 64},    {1, 1, 1, 1},         {1, 1, 1, 128},
-                          {1, 8, 256, 64},     {3, 2, 8, 5},       {128, 8, 288, 128},   {257, 22, 512, 7},
-                          {1000, 1, 3, 16},    {4097, 6, 64, 64},  {5, 64, 2304, 64},    {999, 320, 2560, 32},
-                          {30000, 9, 1, 3},    {8193, 8, 255, 1},  {16384, 8, 1024, 64}, {16385, 8, 1024, 64},
-                          {64, 8, 1025, 64},   {300, 10, 512, 16}, {32768, 4, 300, 32},  {32769, 3, 300, 32},
-                          {8192, 16, 896, 64}, {700, 40, 100, 16}};
+  const Shape shapes[] = {
+      {0, 8, 256, 0},       {0, 8, 256, 64},      {1, 1, 1, 1},        {1, 1, 1, 128},      {1, 8, 256, 64},
+      {3, 2, 8, 5},         {128, 8, 288, 128},   {257, 22, 512, 7},   {1000, 1, 3, 16},    {4097, 6, 64, 64},
+      {5, 64, 2304, 64},    {999, 320, 2560, 32}, {30000, 9, 1, 3},    {8193, 8, 255, 1},   {16384, 8, 1024, 64},
+      {16385, 8, 1024, 64}, {64, 8, 1025, 64},    {300, 10, 512, 16},  {32768, 4, 300, 32}, {32769, 3, 300, 32},
+      {8192, 16, 896, 64},  {700, 40, 100, 16},   {17, 8, 288, 64},    {33, 8, 256, 1},     {64, 6, 384, 100000},
+      {255, 8, 128, 16},    {256, 8, 288, 64},    {513, 8, 288, 64},   {1024, 8, 256, 64},  {1025, 16, 896, 64},
+      {2048, 8, 512, 128},  {4096, 8, 288, 64},   {4096, 16, 896, 64}, {8191, 8, 384, 64}};
   for (const Shape& shape : shapes) {
     const bool blocks = shape.block_size > 0;
     for (const Ids kind : {Ids::kUniform, Ids::kOneExpert, Ids::kNone, Ids::kFewWithout}) {

@@ -137,7 +137,7 @@ class DeviceSelection {
     call.ids_stride = call.weights_stride = stride;
     call.router_logits = options.router_logits ? logits.data() : nullptr;
     call.router_logits_stride = logits_stride;
-    call.slots.ids = options.slot_ids ? slots.data() : nullptr;
+    call.slot_ids = options.slot_ids ? slots.data() : nullptr;
     check(launch_select(router_, call, nullptr), "launch_select");
     check(cudaDeviceSynchronize(), "select");
     return {ids.read(), slots.read(), wide_ids.read(), weights.read(), logits.read(), bf16_weights.read()};
