@@ -1,9 +1,9 @@
 // Slots by expert. Every output is written once, and no block waits for another one but in its cluster.
 //
-// Each block has a part of the rows, and in shared memory a byte for each expert and row of it: so the slots of an
-// expert are a sum of bytes, and so are those in rows before a row, in whatever order they came. Few rows are one part,
-// which all blocks have; more are shared by the blocks of a cluster, which tell each other their counts; of many each
-// block has a tile, and a launch before counts all tiles. A block writes the slots of a share of its part.
+// Each block has a part of the rows, and in shared memory a byte or a bit for each expert and row of it: so the slots
+// of an expert are a sum of them, and so are those in rows before a row, in whatever order they came. Few rows are one
+// part, which all blocks have; more are shared by the blocks of a cluster, which tell each other their counts; of many
+// each block has a tile, and a launch before counts all tiles. A block writes the slots of a share of its part.
 #include "kernels/dispatch/bookkeep_rows.h"
 
 #include <algorithm>
@@ -21,7 +21,8 @@ enum class Rest { kNone, kCluster, kTiles };
 constexpr int kFewThreads = 512, kMostThreads = 1024;
 constexpr int kLoads = 4, kCountLoads = 16;  // of a thread at once
 constexpr int kParts = 4, kExpertsOfWord = 4, kMostCountParts = 16;
-constexpr std::int64_t kOnePartRows = 128, kClusterRows = 2048, kShareRows = 32, kBlocks = 16, kFewestBlocks = 4;
+constexpr std::int64_t kMarkedRows = 128, kOnePartRows = 256, kClusterRows = 2048, kClusterExperts = 256,
+                       kShareRows = 32, kBlocks = 16, kFewestBlocks = 4;
 constexpr std::int64_t kMultiprocessors = 132;
 constexpr std::int64_t kLeastTileRows = 32, kUsualTiles = 64, kMostSlots = std::int64_t{1} << 17;
 constexpr std::size_t kMostBytes = std::size_t{200} << 10;
@@ -99,6 +100,7 @@ __device__ __forceinline__ void write_padding(const RowsCall& call, const RowMar
 
 // The ids of a part into its marks, and those of a share of it into memory.own; slots are counted from the first of the
 // part. By all threads.
+template <bool kBits>
 __device__ __forceinline__ void take_ids(const RowsCall& call, const RowMarks& memory, const std::int32_t* slot_ids,
                                          int num_slots, int first_own, int last_own) {
   const int threads = static_cast<int>(blockDim.x);
@@ -111,7 +113,7 @@ __device__ __forceinline__ void take_ids(const RowsCall& call, const RowMarks& m
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
       const int slot = first + i * threads;
-      set_mark_if(ids[i] >= 0, memory, row_of_slot(slot, call.row_magic), ids[i]);
+      set_mark_if<kBits>(ids[i] >= 0, memory, row_of_slot(slot, call.row_magic), ids[i]);
       write_shared_if(slot >= first_own && slot < last_own, memory.own + 4 * static_cast<unsigned>(slot - first_own),
                       ids[i]);
     }
@@ -123,21 +125,21 @@ __global__ void __launch_bounds__(kMostThreads) count_tiles(const __grid_constan
   extern __shared__ __align__(16) unsigned char shared[];
   let_next_kernel_start();
   const int rank = static_cast<int>(threadIdx.x), tile = static_cast<int>(blockIdx.x);
-  const RowMarks memory = row_marks(call.experts, call.part_rows, 0, shared);
+  const RowMarks memory = row_marks<false>(call.experts, call.part_rows, 0, 0, 0, shared);
   const int num_slots = min(call.part_rows, call.rows - tile * call.part_rows) * call.columns;
   clear_marks(memory, rank, static_cast<int>(blockDim.x));
   __syncthreads();
   wait_for_previous_kernel();
-  take_ids(call, memory, call.slot_ids + tile * call.part_rows * call.columns, num_slots, 0, 0);
+  take_ids<false>(call, memory, call.slot_ids + tile * call.part_rows * call.columns, num_slots, 0, 0);
   __syncthreads();
   const int width = kExpertsOfWord * call.words_of_tile;  // no more than threads
   if (rank < width) {
     call.tile_counts[tile * width + rank] =
-        static_cast<unsigned char>(rank < call.experts ? count_marks(memory, rank) : 0);
+        static_cast<unsigned char>(rank < call.experts ? count_marks<false>(memory, rank) : 0);
   }
 }
 
-template <Rest kRest>
+template <Rest kRest, bool kBits>
 __global__ void __launch_bounds__(kMostThreads) bookkeep_rows(const __grid_constant__ RowsCall call) {
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ uint2 of_warps[kWarpSize];
@@ -158,7 +160,8 @@ __global__ void __launch_bounds__(kMostThreads) bookkeep_rows(const __grid_const
   const int share =
       kRest == Rest::kTiles ? 0 : static_cast<int>(kRest == Rest::kNone ? blockIdx.x : blockIdx.x / kParts);
   const RowMarks memory =
-      row_marks(experts, call.part_rows, static_cast<int>(scratch_words(kRest, experts, threads)), shared);
+      row_marks<kBits>(experts, call.part_rows, share * call.share_rows, (call.share_rows + kMarkRows - 1) / kMarkRows,
+                       static_cast<int>(scratch_words(kRest, experts, threads)), shared);
   // Slots are counted from the first of the part.
   const int first_slot = part * call.part_rows * call.columns;
   const int num_slots = min(call.part_rows, call.rows - part * call.part_rows) * call.columns;
@@ -182,11 +185,11 @@ __global__ void __launch_bounds__(kMostThreads) bookkeep_rows(const __grid_const
                  "r"(sums.x), "r"(sums.y), "r"(sums.z), "r"(sums.w)
                  : "memory");
   }
-  take_ids(call, memory, slot_ids, num_slots, first_own, last_own);
+  take_ids<kBits>(call, memory, slot_ids, num_slots, first_own, last_own);
   __syncthreads();
 
   int count = 0, before = 0;
-  if (is_expert) count = count_marks(memory, rank);
+  if (is_expert) count = count_marks<kBits>(memory, rank);
   if constexpr (kRest == Rest::kCluster) {
     const std::uint32_t mine = memory.scratch + 4 * static_cast<unsigned>(rank);
     if (is_expert) {
@@ -260,9 +263,10 @@ __global__ void __launch_bounds__(kMostThreads) bookkeep_rows(const __grid_const
     const unsigned at = has_id ? 4 * static_cast<unsigned>(id) : 0;
     const int to_position = read_shared(memory.to_position + at), to_place = read_shared(memory.to_place + at);
 #ifdef SAMEBITS_MUTANT_ATOMICS_FOR_SLOT_ORDER
-    const int place = count_before(memory, row_of_slot(first_own, row_magic), at) + atomicAdd(arrived + at / 4, 1);
+    const int place =
+        count_before<kBits>(memory, row_of_slot(first_own, row_magic), at) + atomicAdd(arrived + at / 4, 1);
 #else
-    const int place = count_before(memory, row_of_slot(slot, row_magic), at);
+    const int place = count_before<kBits>(memory, row_of_slot(slot, row_magic), at);
 #endif
     const int position = has_id ? to_position + place : -1;
     store_if(has_id && outputs.slot_of_position != nullptr, outputs.slot_of_position + position, first_slot + slot);
@@ -275,19 +279,20 @@ __global__ void __launch_bounds__(kMostThreads) bookkeep_rows(const __grid_const
 
 struct Plan {
   Rest rest;
+  bool bits;
   int threads;
   std::int64_t part_rows, share_rows, blocks;
   std::size_t bytes;
 };
 std::size_t bytes_of(const Plan& plan, std::int64_t columns, std::int64_t experts) {
-  return row_marks_bytes(experts, plan.part_rows, plan.share_rows * columns,
-                         scratch_words(plan.rest, experts, plan.threads));
+  return row_marks_bytes(experts, plan.part_rows, ceil_div(plan.share_rows, kMarkRows), plan.share_rows * columns,
+                         scratch_words(plan.rest, experts, plan.threads), plan.bits);
 }
 int threads_of(std::int64_t experts) {
   return experts > kFewThreads ? kMostThreads : kFewThreads;
 }
-Plan shared_plan(Rest rest, std::int64_t rows, std::int64_t columns, std::int64_t experts) {
-  Plan plan{rest, threads_of(experts), 0, 1, 0, 0};
+Plan shared_plan(Rest rest, bool bits, std::int64_t rows, std::int64_t columns, std::int64_t experts) {
+  Plan plan{rest, bits, threads_of(experts), 0, 1, 0, 0};
   const std::int64_t parts = rest == Rest::kNone ? 1 : kParts;
   plan.part_rows = round_up(ceil_div(rows, parts), kMarkRows);
   const std::int64_t most = std::min(plan.part_rows, rows);
@@ -302,15 +307,16 @@ Plan shared_plan(Rest rest, std::int64_t rows, std::int64_t columns, std::int64_
 Plan tiles_plan(std::int64_t rows, std::int64_t columns, std::int64_t experts) {
   std::int64_t of_tile = kLeastTileRows;
   while (of_tile < kMostTileRows && of_tile * kUsualTiles < rows) of_tile *= 2;
-  Plan plan{Rest::kTiles, threads_of(experts), of_tile, of_tile, ceil_div(rows, of_tile), 0};
+  Plan plan{Rest::kTiles, false, threads_of(experts), of_tile, of_tile, ceil_div(rows, of_tile), 0};
   plan.bytes = bytes_of(plan, columns, experts);
   return plan;
 }
-// rows: units.
+// rows: units. The limits are where one way was faster than another on an H200 (docs/kernels.md).
 Plan plan_of(std::int64_t rows, std::int64_t columns, std::int64_t experts) {
-  const Plan one_part = shared_plan(Rest::kNone, rows, columns, experts);
-  if (rows <= kOnePartRows && one_part.bytes <= kMostBytes) return one_part;
-  const Plan cluster = shared_plan(Rest::kCluster, rows, columns, experts);
+  const bool many = rows > kMarkedRows, small_cluster = many && rows <= kOnePartRows && experts <= kClusterExperts;
+  const Plan one_part = shared_plan(Rest::kNone, many, rows, columns, experts);
+  if (rows <= kOnePartRows && !small_cluster && one_part.bytes <= kMostBytes) return one_part;
+  const Plan cluster = shared_plan(Rest::kCluster, !small_cluster, rows, columns, experts);
   if (rows <= kClusterRows && cluster.bytes <= kMostBytes) return cluster;
   return tiles_plan(rows, columns, experts);
 }
@@ -323,14 +329,14 @@ Plan plan_of(const RouterView& router, std::int64_t num_tokens) {
 // of shared memory: so each has more than half of it there.
 std::size_t spread_bytes(const Plan& plan) {
   constexpr std::size_t kOfOne = std::size_t{115} << 10;
-  return plan.rest == Rest::kNone ? std::max(plan.bytes, kOfOne) : plan.bytes;
+  return plan.rest == Rest::kNone && !plan.bits ? std::max(plan.bytes, kOfOne) : plan.bytes;
 }
 
 using Kernel = void (*)(RowsCall);
-Kernel kernel_of(Rest rest) {
-  return rest == Rest::kNone      ? bookkeep_rows<Rest::kNone>
-         : rest == Rest::kCluster ? bookkeep_rows<Rest::kCluster>
-                                  : bookkeep_rows<Rest::kTiles>;
+Kernel kernel_of(const Plan& plan) {
+  if (plan.rest == Rest::kNone) return plan.bits ? bookkeep_rows<Rest::kNone, true> : bookkeep_rows<Rest::kNone, false>;
+  if (plan.rest == Rest::kTiles) return bookkeep_rows<Rest::kTiles, false>;
+  return plan.bits ? bookkeep_rows<Rest::kCluster, true> : bookkeep_rows<Rest::kCluster, false>;
 }
 
 cudaError_t launch(Kernel kernel, const Plan& plan, const RowsCall& rows, cudaStream_t stream) {
@@ -373,7 +379,7 @@ cudaError_t launch_bookkeep_rows(const RouterView& router, const CallView& call,
     const cudaError_t status = launch(count_tiles, plan, rows, stream);
     if (status != cudaSuccess) return status;
   }
-  return launch(kernel_of(plan.rest), plan, rows, stream);
+  return launch(kernel_of(plan), plan, rows, stream);
 }
 
 }  // namespace samebits::cuda

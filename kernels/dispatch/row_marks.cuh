@@ -1,4 +1,5 @@
-// A byte in shared memory for each expert and row, 1 where the row has the expert: those of four rows are a word.
+// A byte in shared memory for each expert and row, 1 where the row has the expert: those of four rows are a word. Or a
+// bit, in words of 32 rows: an eighth of the memory, but an atomic takes eight times as long as a store.
 //
 // Places are addresses, and accesses that have a condition are instructions with one: the compiler would compute the
 // former again at every access, and branch around the latter.
@@ -14,21 +15,25 @@ inline constexpr unsigned kAddBytes = 0x01010101u;  // __dp4a with it adds the b
 
 // part_rows: a multiple of kMarkRows. Arrays of 4-byte words, by expert.
 struct RowMarks {
-  std::uint32_t marks;        // [part_rows / kRowsOfMark][G]
-  std::uint32_t earlier;      // [part_rows / kMarkRows][G], slots in the rows before
-  std::uint32_t scratch;      // of the caller
-  std::uint32_t all;          // [G], slots of all rows
-  std::uint32_t to_position;  // [G], from the place of a slot among those of the part
-  std::uint32_t to_place;     // [G]
-  std::uint32_t first_block;  // [G + 1], of the padded form; and one more: slots that have an expert
-  std::uint32_t own;          // ids of the share of the block
-  std::uint32_t row_bytes;    // of a row of experts
-  int groups;                 // of kMarkRows rows
+  std::uint32_t marks;          // [part_rows / kRowsOfMark][G], of bits [part_rows / kMarkRows][G]
+  std::uint32_t earlier;        // [own_groups][G], slots in the rows of the part before
+  std::uint32_t scratch;        // of the caller
+  std::uint32_t all;            // [G], slots of all rows
+  std::uint32_t to_position;    // [G], from the place of a slot among those of the part
+  std::uint32_t to_place;       // [G]
+  std::uint32_t first_block;    // [G + 1], of the padded form; and one more: slots that have an expert
+  std::uint32_t own;            // ids of the share of the block
+  std::uint32_t row_bytes;      // of a row of experts
+  int groups;                   // of kMarkRows rows
+  int first_group, own_groups;  // of the share of the block
 };
-inline std::size_t row_marks_bytes(std::int64_t experts, std::int64_t part_rows, std::int64_t own,
-                                   std::size_t scratch) {
-  const std::int64_t groups = part_rows / kMarkRows;
-  return (static_cast<std::size_t>((groups * (kMarkWords + 1) + 4) * experts + own) + 2 + 3 + scratch) *
+// Words of kMarkRows rows.
+template <bool kBits>
+inline constexpr int kGroupWords = kBits ? 1 : kMarkWords;
+inline std::size_t row_marks_bytes(std::int64_t experts, std::int64_t part_rows, std::int64_t own_groups,
+                                   std::int64_t own, std::size_t scratch, bool bits) {
+  const std::int64_t groups = part_rows / kMarkRows, words = bits ? kGroupWords<true> : kGroupWords<false>;
+  return (static_cast<std::size_t>((groups * words + own_groups + 4) * experts + own) + 2 + 6 + scratch) *
          sizeof(std::uint32_t);
 }
 // The compiler computes what depends on it once.
@@ -37,14 +42,19 @@ __device__ __forceinline__ std::uint32_t keep(std::uint32_t value) {
   return value;
 }
 // base: 16-byte aligned, and so is scratch, of so many words.
-__device__ __forceinline__ RowMarks row_marks(int experts, int part_rows, int scratch, const unsigned char* base) {
+template <bool kBits>
+__device__ __forceinline__ RowMarks row_marks(int experts, int part_rows, int first_own_row, int own_groups,
+                                              int scratch, const unsigned char* base) {
   RowMarks memory{};
   memory.groups = part_rows / kMarkRows;
+  memory.first_group = first_own_row / kMarkRows;
+  memory.own_groups = own_groups;
   memory.row_bytes = keep(4u * static_cast<std::uint32_t>(experts));
   memory.marks = keep(shared_address(base));
-  memory.scratch = memory.marks + static_cast<unsigned>(memory.groups * kMarkWords) * memory.row_bytes;
+  memory.scratch =
+      memory.marks + (static_cast<unsigned>(memory.groups * kGroupWords<kBits>) * memory.row_bytes + 15) / 16 * 16;
   memory.earlier = memory.scratch + 4u * static_cast<unsigned>(scratch);
-  memory.all = memory.earlier + static_cast<unsigned>(memory.groups) * memory.row_bytes;
+  memory.all = memory.earlier + static_cast<unsigned>(own_groups) * memory.row_bytes;
   memory.to_position = memory.all + memory.row_bytes;
   memory.to_place = memory.to_position + memory.row_bytes;
   memory.first_block = memory.to_place + memory.row_bytes;
@@ -92,7 +102,7 @@ __device__ __forceinline__ void store_if(bool stores, std::int32_t* to, int valu
 }
 
 __device__ __forceinline__ void clear_marks(const RowMarks& memory, int rank, int threads) {
-  const int pieces = memory.groups * kMarkWords * static_cast<int>(memory.row_bytes) / 16;
+  const int pieces = static_cast<int>((memory.scratch - memory.marks) / 16);
 #pragma unroll 1
   for (int i = rank; i < pieces; i += threads)
     asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(memory.marks + 16 * static_cast<unsigned>(i)), "r"(0)
@@ -101,7 +111,15 @@ __device__ __forceinline__ void clear_marks(const RowMarks& memory, int rank, in
 __device__ __forceinline__ unsigned row_of_slot(int slot, std::uint32_t row_magic) {
   return __umulhi(2u * static_cast<unsigned>(slot), row_magic);
 }
+template <bool kBits>
 __device__ __forceinline__ void set_mark_if(bool sets, const RowMarks& memory, unsigned row, int id) {
+  if constexpr (kBits) {
+    const std::uint32_t address = memory.marks + row / kMarkRows * memory.row_bytes + 4 * static_cast<unsigned>(id);
+    asm volatile("{\n.reg .pred sets;\nsetp.ne.u32 sets, %1, 0;\n@sets red.shared.or.b32 [%0], %2;\n}" ::"r"(address),
+                 "r"(sets ? 1 : 0), "r"(1u << row % kMarkRows)
+                 : "memory");
+    return;
+  }
   const std::uint32_t address =
       memory.marks + row / kRowsOfMark * memory.row_bytes + 4 * static_cast<unsigned>(id) + row % kRowsOfMark;
   asm volatile("{\n.reg .pred sets;\nsetp.ne.u32 sets, %1, 0;\n@sets st.shared.u8 [%0], %2;\n}" ::"r"(address),
@@ -109,28 +127,60 @@ __device__ __forceinline__ void set_mark_if(bool sets, const RowMarks& memory, u
                : "memory");
 }
 // The slots of an expert, and those in earlier rows into memory.earlier. Then a barrier.
+template <bool kBits>
 __device__ __forceinline__ int count_marks(const RowMarks& memory, int expert) {
   std::uint32_t marks = memory.marks + 4 * static_cast<unsigned>(expert);
-  std::uint32_t earlier = memory.earlier + 4 * static_cast<unsigned>(expert);
+  const std::uint32_t earlier = memory.earlier + 4 * static_cast<unsigned>(expert);
+  const auto first_group = static_cast<unsigned>(memory.first_group),
+             own_groups = static_cast<unsigned>(memory.own_groups);
   unsigned count = 0;
+  if constexpr (kBits) {
+    constexpr int kAtOnce = 4;
 #pragma unroll 1
-  for (int group = 0; group < memory.groups; ++group) {
-    write_shared(earlier, static_cast<int>(count));
-    int words[kMarkWords];
+    for (int first = 0; first < memory.groups; first += kAtOnce) {
+      unsigned bits[kAtOnce];
 #pragma unroll
-    for (int i = 0; i < kMarkWords; ++i) words[i] = read_shared(marks + static_cast<unsigned>(i) * memory.row_bytes);
+      for (int i = 0; i < kAtOnce; ++i) {
+        const auto group = static_cast<unsigned>(min(first + i, memory.groups - 1));
+        bits[i] = static_cast<unsigned>(read_shared(marks + group * memory.row_bytes));
+      }
 #pragma unroll
-    for (int i = 0; i < kMarkWords; ++i) count = __dp4a(static_cast<unsigned>(words[i]), kAddBytes, count);
-    marks += kMarkWords * memory.row_bytes, earlier += memory.row_bytes;
+      for (int i = 0; i < kAtOnce; ++i) {
+        const auto group = static_cast<unsigned>(first + i);
+        if (first + i >= memory.groups) break;
+        write_shared_if(group - first_group < own_groups, earlier + (group - first_group) * memory.row_bytes,
+                        static_cast<int>(count));
+        count += __popc(bits[i]);
+      }
+    }
+  } else {
+#pragma unroll 1
+    for (int group = 0; group < memory.groups; ++group) {
+      const unsigned own = static_cast<unsigned>(group) - first_group;
+      write_shared_if(own < own_groups, earlier + own * memory.row_bytes, static_cast<int>(count));
+      int words[kMarkWords];
+#pragma unroll
+      for (int i = 0; i < kMarkWords; ++i) words[i] = read_shared(marks + static_cast<unsigned>(i) * memory.row_bytes);
+#pragma unroll
+      for (int i = 0; i < kMarkWords; ++i) count = __dp4a(static_cast<unsigned>(words[i]), kAddBytes, count);
+      marks += kMarkWords * memory.row_bytes;
+    }
   }
   return static_cast<int>(count);
 }
 // The slots of the expert at this byte of a row of experts in the rows of the part before this one.
+template <bool kBits>
 __device__ __forceinline__ int count_before(const RowMarks& memory, unsigned row, unsigned at) {
   const unsigned group = row / kMarkRows, word = row / kRowsOfMark % kMarkWords;
+  if constexpr (kBits) {
+    const auto bits = static_cast<unsigned>(read_shared(memory.marks + group * memory.row_bytes + at));
+    return read_shared(memory.earlier + (group - static_cast<unsigned>(memory.first_group)) * memory.row_bytes + at) +
+           __popc(bits & ((1u << row % kMarkRows) - 1u));
+  }
   const std::uint32_t marks = memory.marks + group * kMarkWords * memory.row_bytes + at;
   const unsigned some_bytes = kAddBytes & ((1u << 8 * (row % kRowsOfMark)) - 1u);
-  auto count = static_cast<unsigned>(read_shared(memory.earlier + group * memory.row_bytes + at));
+  auto count = static_cast<unsigned>(
+      read_shared(memory.earlier + (group - static_cast<unsigned>(memory.first_group)) * memory.row_bytes + at));
   int words[kMarkWords];
 #pragma unroll
   for (unsigned i = 0; i < kMarkWords; ++i) words[i] = read_shared(marks + i * memory.row_bytes);
