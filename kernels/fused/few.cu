@@ -25,8 +25,9 @@ namespace {
 
 constexpr int kMaxRows = 16;
 static_assert(kMaxRows * kMostChosen <= kMostSlots);
-constexpr int kCopyingThreads = 4 * kWarpSize;  // the fewest that copy the tokens ...
-constexpr int kFewestCopyingWarps = 2;          // ... but where experts are many
+constexpr int kCopyingThreads = 4 * kWarpSize;    // the fewest that copy the tokens ...
+constexpr int kFewestCopyingWarps = 2;            // ... but where experts are many
+constexpr int kFewestRowThreads = 4 * kWarpSize;  // of the choice
 static_assert(kWideThreads == kMaxSelectThreads);
 
 // What the launch reads of router, call and hand-over, in the order of its use.
@@ -39,7 +40,7 @@ struct FewCall {
   std::int32_t num_tokens, input_stride;
   std::int32_t warps, groups, group_magic;  // block / groups = block * group_magic >> 16
   std::int32_t tiles, chunks;
-  std::int32_t multiplying_blocks, arrivals;
+  std::int32_t multiplying_blocks, arrivals, row_threads;
 
   const float* bias;  // null: none
   const std::int32_t* row_class;
@@ -138,10 +139,11 @@ struct Logits {
 // A row that block_choice.cuh or wide_choice.cuh does not serve, or whose words have not come. The logits are this
 // thread's, if received.
 template <Lean kLean, int kOfThread>
-__device__ __noinline__ void select_slowly(const RouterView& router, const CallView& call, int row, bool received,
-                                           Logits<kOfThread> logits, bool has_answer, const float* bias,
+__device__ __noinline__ void select_slowly(const RouterView& router, const CallView& call, int row, int threads,
+                                           bool received, Logits<kOfThread> logits, bool has_answer, const float* bias,
                                            unsigned char* shared) {
-  const Block block;
+  Block block;
+  block.size = threads;
   const LeanMemory memory = lean_memory(router.gate_rows, shared);
   const bool complete = block.sync_all(received);
   if (!complete) multiply_row(block, router, call.input + row * call.input_stride, memory.scores);
@@ -189,19 +191,42 @@ __device__ __noinline__ void bookkeep_slowly(const SlotTask& slots, unsigned cha
   bookkeep_from_memory(slots, shared);
 }
 
+// A block that selects by softmax has four warps that rehearse, one on each of the multiprocessor's schedulers: they
+// choose once from logits that nobody asked for, in memory of their own, while the others look for their words. So
+// these find their instructions in the multiprocessor, which for this long way would otherwise come when the words are
+// there.
+template <Lean kLean>
+inline constexpr bool kRehearses = kLean == Lean::kSoftmax;
+constexpr int kRehearsingThreads = 4 * kWarpSize;
+struct SomeThreads {
+  unsigned barrier, threads;
+  __device__ __forceinline__ void sync() const {
+    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+  }
+};
+template <class Choice>
+__device__ __forceinline__ void clear_rehearsal(int rank, Choice& choice) {
+  static_assert(sizeof(Choice) % sizeof(uint4) == 0);
+#pragma unroll 1
+  for (int i = rank; i < static_cast<int>(sizeof(Choice) / sizeof(uint4)); i += kRehearsingThreads)
+    reinterpret_cast<uint4*>(&choice)[i] = uint4{};
+}
+
 // Experts of a thread in the kernel of so many warps of experts.
 template <int kWarps>
 inline constexpr int kOfThread = kWarps <= kMostChoiceWarps ? 1 : kWideKeys;
 inline constexpr int kWideWarps = kMostWideExperts / kWarpSize;
 
-template <Lean kLean, int kWarps>
-__device__ __forceinline__ bool choose(const ChoiceThread& thread, const ChoiceSizes& sizes, const Logits<1>& logits,
-                                       const float (&biases)[1], bool ready, BlockChoice& choice) {
-  return choose_by_block<kLean, kWarps>(thread, sizes, logits.values[0], biases[0], ready, choice);
+template <Lean kLean, int kWarps, class Team>
+__device__ __forceinline__ bool choose(const Team& team, const ChoiceThread& thread, const ChoiceSizes& sizes,
+                                       const Logits<1>& logits, const float (&biases)[1], bool ready,
+                                       BlockChoice& choice) {
+  return choose_by_block<kLean, kWarps>(team, thread, sizes, logits.values[0], biases[0], ready, choice);
 }
-template <Lean kLean, int kWarps>
-__device__ __forceinline__ bool choose(const ChoiceThread& thread, const ChoiceSizes&, const Logits<kWideKeys>& logits,
-                                       const float (&biases)[kWideKeys], bool ready, WideChoice& choice) {
+template <Lean kLean, int kWarps, class Team>
+__device__ __forceinline__ bool choose(const Team&, const ChoiceThread& thread, const ChoiceSizes&,
+                                       const Logits<kWideKeys>& logits, const float (&biases)[kWideKeys], bool ready,
+                                       WideChoice& choice) {
   return choose_wide<kLean>(thread, logits.values, biases, ready, choice);
 }
 
@@ -210,62 +235,91 @@ __device__ __forceinline__ void select(const FewCall& few, const RouterView& rou
                                        const SlotTask& slots) {
   constexpr int kExperts = kOfThread<kWarps>;
   extern __shared__ __align__(16) unsigned char shared[];
-  __shared__ std::conditional_t<kExperts == 1, BlockChoice, WideChoice> choice;
-  __shared__ ColumnRule rule;  // parameters are slow to reach where the row waits for them
-  const Block block;
+  __shared__ std::conditional_t<kExperts == 1, BlockChoice, WideChoice> choices[kRehearses<kLean> ? 2 : 1];
+  __shared__ ColumnRule rules[kRehearses<kLean> ? 2 : 1];  // parameters are slow to reach where the row waits for them
   const int row = static_cast<int>(blockIdx.x) - few.multiplying_blocks;
-  const ChoiceThread thread = choice_thread(few.sizes);
+  const bool rehearses = kRehearses<kLean> && static_cast<int>(threadIdx.x) >= few.row_threads;
+  const auto team = [&] {
+    if constexpr (kRehearses<kLean>) {
+      return rehearses ? SomeThreads{2, kRehearsingThreads} : SomeThreads{1, static_cast<unsigned>(few.row_threads)};
+    } else {
+      return AllThreads();
+    }
+  }();
+  // A warp rehearses what one of the same scheduler does, which is every fourth one.
+  const ChoiceThread thread = choice_thread(few.sizes, rehearses ? threadIdx.x % kRehearsingThreads : threadIdx.x);
+  auto& choice = choices[rehearses ? 1 : 0];
+  ColumnRule& rule = rules[rehearses ? 1 : 0];
   int experts[kExperts];  // threads behind the last do as that one does
   float bias[kExperts] = {};
 #pragma unroll
   for (int i = 0; i < kExperts; ++i) {
     experts[i] = min(thread.rank + i * kMaxSelectThreads, thread.experts - 1);
-    if (few.bias_variants == 1) bias[i] = __ldg(few.bias + experts[i]);
+    if (few.bias_variants == 1 && !rehearses) bias[i] = __ldg(few.bias + experts[i]);
   }
   wait_for_previous_kernel();
-  const HandoverState state = read_state(handover_of(few));
+  HandoverState state{};
+  if (rehearses) {
+    clear_rehearsal(thread.rank, choice);
+  } else {
+    state = read_state(handover_of(few));
+    clear_choice(thread, choice);
+  }
   if (thread.rank == 0) rule = few.rule;
-  clear_choice(thread, choice);
-  const Column column = column_of(few, row, thread.rank);
-  block.sync();  // before warps write what others have cleared
+  Column column = column_of(few, row, thread.rank);
+  if (rehearses) column.id = nullptr;
+  team.sync();  // before warps write what others have cleared
   bool chosen = false;
-  if (row < rows_of(few)) {
-    bool has_answer = true;
+  if (rehearses || row < rows_of(few)) {
+    bool has_answer = true, received = true;
     const float* biases = few.bias;
-    if (few.bias_variants > 0 && few.row_class != nullptr) {
-      const std::int32_t row_class = few.row_class[row];
-      has_answer = row_class >= 0 && row_class < few.bias_variants;
-      if (has_answer) biases += row_class * few.sizes.experts;
-    }
-    const std::uint32_t* words[kExperts];
-#pragma unroll
-    for (int i = 0; i < kExperts; ++i) {
-      if (few.bias_variants > 1) bias[i] = __ldg(biases + experts[i]);
-      words[i] =
-          few.words + side_of(state) * kWordsOfSide +
-          (row * words_of_row<kTokenTiles, kExperts>(few.chunks) + experts[i] * (kTokenTiles == 1 ? kSideBySide : 1));
-    }
-    float* const logits_at = few.logits == nullptr ? nullptr : few.logits + std::int64_t{row} * few.logits_stride;
     Logits<kExperts> logits{};
-    const bool received = receive_sums<kChunks, kTokenTiles>(words, few.chunks, few.patience, logits.values);
+    if (rehearses) {
+#pragma unroll
+      for (int i = 0; i < kExperts; ++i) logits.values[i] = static_cast<float>(thread.lane());
+    } else {
+      if (few.bias_variants > 0 && few.row_class != nullptr) {
+        const std::int32_t row_class = few.row_class[row];
+        has_answer = row_class >= 0 && row_class < few.bias_variants;
+        if (has_answer) biases += row_class * few.sizes.experts;
+      }
+      const std::uint32_t* words[kExperts];
+#pragma unroll
+      for (int i = 0; i < kExperts; ++i) {
+        if (few.bias_variants > 1) bias[i] = __ldg(biases + experts[i]);
+        words[i] =
+            few.words + side_of(state) * kWordsOfSide +
+            (row * words_of_row<kTokenTiles, kExperts>(few.chunks) + experts[i] * (kTokenTiles == 1 ? kSideBySide : 1));
+      }
+      received = receive_sums<kChunks, kTokenTiles>(words, few.chunks, few.patience, logits.values);
+    }
+    float* const logits_at =
+        few.logits == nullptr || rehearses ? nullptr : few.logits + std::int64_t{row} * few.logits_stride;
     if (few.round_logits) {
 #pragma unroll
       for (int i = 0; i < kExperts; ++i) logits.values[i] = round_to_bf16(logits.values[i]);
     }
-    chosen = choose<kLean, kWarps>(thread, few.sizes, logits, bias, received && has_answer, choice);
+    chosen = choose<kLean, kWarps>(team, thread, few.sizes, logits, bias, received && has_answer, choice);
     if (logits_at != nullptr && received) {
 #pragma unroll
       for (int i = 0; i < kExperts; ++i) logits_at[experts[i]] = logits.values[i];
     }
-    if (!chosen) {
-      select_slowly<kLean>(router, call, row, received, logits, has_answer, biases, shared);
-    } else if (thread.rank < thread.k) {
-      write_chosen(thread.rank, column, rule, choice);
+    if (chosen) {
+      if (thread.rank < thread.k) {
+        if constexpr (kRehearses<kLean>) {
+          write_chosen<true>(thread.rank, column, rule, choice);
+        } else {
+          write_chosen(thread.rank, column, rule, choice);
+        }
+      }
+    } else if (!rehearses) {
+      select_slowly<kLean>(router, call, row, few.row_threads, received, logits, has_answer, biases, shared);
     }
   } else {
     if (thread.rank < thread.k) write_rare_column(few.rule.rare, column, -1, 0.0f);
-    block.sync();
+    team.sync();
   }
+  if (rehearses) return;
   if (threadIdx.x == 0) arrive(few);
   if (!few.bookkeeps) return;
   if (thread.rank < thread.k) {
@@ -439,12 +493,17 @@ bool can_route_few(const RouterView& router, const CallView& call, const TileGro
 
 cudaError_t launch_few(const RouterView& router, const CallView& call, const Handover& handover,
                        const TileGroups& tiles, const SlotTask& slots, cudaStream_t stream) {
-  const FewCall few = few_call(router, call, handover, tiles, slots);
+  FewCall few = few_call(router, call, handover, tiles, slots);
   const bool wide = is_wide(router);
-  const int threads =
-      wide ? kWideThreads : std::max(select_threads(router.gate_rows), tiles.warps * kWarpSize + kCopyingThreads);
+  const Lean lean = lean_of(router);
+  // Enough that choose, that multiply and copy, and that rehearse, if these are no more than a block may have.
+  const int multiplying = tiles.warps * kWarpSize + (wide ? 0 : kCopyingThreads);
+  few.row_threads = wide ? kWideThreads : std::max(select_threads(router.gate_rows), kFewestRowThreads);
+  int threads = few.row_threads + kRehearsingThreads;
+  if (lean != Lean::kSoftmax || threads > kMaxSelectThreads || threads < multiplying)
+    threads = few.row_threads = std::max(few.row_threads, multiplying);
   const std::size_t bytes = std::max(static_cast<std::size_t>(lean_bytes(router.gate_rows)), slot_bytes(slots.shape));
-  return launch_pdl(kernel_of(lean_of(router), wide, few), dim3(static_cast<unsigned>(few.blocks)),
+  return launch_pdl(kernel_of(lean, wide, few), dim3(static_cast<unsigned>(few.blocks)),
                     dim3(static_cast<unsigned>(threads)), bytes, stream, few, router, call, slots);
 }
 

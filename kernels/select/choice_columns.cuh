@@ -40,14 +40,17 @@ struct Column {
   unsigned char *id, *weight;
   std::int32_t* slot;
 };
+// kMayDrop: a column without a place is not written.
+template <bool kMayDrop = false>
 __device__ __forceinline__ void write_rare_column(unsigned rare, const Column& column, std::int32_t id, float weight) {
+  if ((rare & kRoundWeights) != 0) weight = round_to_bf16(weight);
+  if (!is_finite(weight)) weight = 0.0f;
+  if (kMayDrop && column.id == nullptr) return;
   if ((rare & kWideIds) != 0) {
     *reinterpret_cast<std::int64_t*>(column.id) = id;
   } else {
     *reinterpret_cast<std::int32_t*>(column.id) = id;
   }
-  if ((rare & kRoundWeights) != 0) weight = round_to_bf16(weight);
-  if (!is_finite(weight)) weight = 0.0f;
   if ((rare & kNarrowWeights) != 0) {
     const float rounded = round_to_bf16(weight);  // may be Inf
     *reinterpret_cast<std::uint16_t*>(column.weight) = float_to_bf16(is_finite(rounded) ? rounded : 0.0f);
@@ -58,6 +61,7 @@ __device__ __forceinline__ void write_rare_column(unsigned rare, const Column& c
 }
 
 // The column of the chosen of this rank, below k.
+template <bool kMayDrop = false>
 __device__ __forceinline__ void write_chosen(int rank, const Column& column, const ColumnRule& rule_at,
                                              const BlockChoice& choice) {
   const float4 low = reinterpret_cast<const float4*>(choice.scores)[0];
@@ -71,11 +75,12 @@ __device__ __forceinline__ void write_chosen(int rank, const Column& column, con
   divisor = divisor > rule.least_divisor ? divisor : rule.least_divisor;
   const float weight = divisor == 0.0f ? 0.0f : fmul(fdiv(value, divisor), rule.scale);
   if (rule.rare == 0 || rule.rare == kSlots) {
+    if (kMayDrop && column.id == nullptr) return;
     *reinterpret_cast<std::int32_t*>(column.id) = id;
     *reinterpret_cast<float*>(column.weight) = is_finite(weight) ? weight : 0.0f;
     if (rule.rare != 0) *column.slot = id;
   } else {
-    write_rare_column(rule.rare, column, id, weight);
+    write_rare_column<kMayDrop>(rule.rare, column, id, weight);
   }
 }
 

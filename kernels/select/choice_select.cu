@@ -116,7 +116,8 @@ __global__ void __launch_bounds__(kWarps* kWarpSize)
     } else if (call.bias_variants > 1) {
       bias = __ldg(bias_row + expert);
     }
-    const bool chosen = choose_by_block<kLean, kWarps>(thread, call.sizes, logit, bias, has_answer, choice);
+    const bool chosen =
+        choose_by_block<kLean, kWarps>(AllThreads(), thread, call.sizes, logit, bias, has_answer, choice);
     if (call.logits != nullptr) call.logits[row * call.logits_stride + expert] = logit;
     if (!chosen) {
       select_lean<kLean>(router, full_call, row, logit, has_answer, bias_row, shared);
