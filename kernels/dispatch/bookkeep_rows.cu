@@ -332,6 +332,15 @@ std::size_t spread_bytes(const Plan& plan) {
   return plan.rest == Rest::kNone && !plan.bits ? std::max(plan.bytes, kOfOne) : plan.bytes;
 }
 
+// The current device has clusters, and as much shared memory for a block.
+bool serves_device() {
+  int device = 0, major = 0, bytes = 0;
+  return cudaGetDevice(&device) == cudaSuccess &&
+         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess && major >= 9 &&
+         cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess &&
+         static_cast<std::size_t>(bytes) >= kMostBytes;
+}
+
 using Kernel = void (*)(RowsCall);
 Kernel kernel_of(const Plan& plan) {
   if (plan.rest == Rest::kNone) return plan.bits ? bookkeep_rows<Rest::kNone, true> : bookkeep_rows<Rest::kNone, false>;
@@ -355,7 +364,7 @@ bool can_bookkeep_rows(const RouterView& router, std::int64_t num_tokens, std::i
   if (num_tokens == 0 || num_tokens * router.columns > kMostSlots || router.gate_rows > kMostTileExperts) return false;
   const Plan plan = plan_of(router, num_tokens);
   return block_size <= kLargestBlock && plan.bytes <= kMostBytes &&
-         (plan.rest != Rest::kTiles || plan.blocks <= kMostTiles);
+         (plan.rest != Rest::kTiles || plan.blocks <= kMostTiles) && serves_device();
 }
 
 cudaError_t launch_bookkeep_rows(const RouterView& router, const CallView& call, const BookkeepOutputs& outputs,

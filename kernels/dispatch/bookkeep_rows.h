@@ -10,7 +10,7 @@ inline constexpr std::int64_t kMostTiles = 256, kMostTileRows = 128, kMostTileEx
 inline constexpr std::size_t kTileCountBytes = kMostTiles * kMostTileExperts;
 static_assert(kMostTileRows < 256, "a count is a byte");
 
-// block_size: of the padded form, 0 without one.
+// block_size: of the padded form, 0 without one. Also asks the current device what it has.
 bool can_bookkeep_rows(const RouterView& router, std::int64_t num_tokens, std::int64_t block_size);
 
 // From call.slot_ids; outputs that are null are not written. tile_counts: scratch of kTileCountBytes, 4-byte aligned.

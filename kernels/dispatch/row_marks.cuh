@@ -75,6 +75,8 @@ __device__ __forceinline__ void write_shared_if(bool writes, std::uint32_t addre
                "r"(value), "r"(writes ? 1 : 0)
                : "memory");
 }
+// Clusters; can_bookkeep_rows refuses devices without.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 // To the same address in another block of the cluster.
 __device__ __forceinline__ void write_to_block(std::uint32_t address, unsigned block, int value) {
   asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(address_in_block(address, static_cast<int>(block))), "r"(value)
@@ -87,6 +89,17 @@ __device__ __forceinline__ void arrive_in_cluster() {
 __device__ __forceinline__ void wait_for_cluster() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
+#else
+__device__ __forceinline__ void write_to_block(std::uint32_t, unsigned, int) {
+  __trap();
+}
+__device__ __forceinline__ void arrive_in_cluster() {
+  __trap();
+}
+__device__ __forceinline__ void wait_for_cluster() {
+  __trap();
+}
+#endif
 __device__ __forceinline__ std::int32_t load_if(bool loads, const std::int32_t* from, std::int32_t otherwise) {
   std::int32_t value = otherwise;
   asm volatile("{\n.reg .pred loads;\nsetp.ne.u32 loads, %2, 0;\n@loads ld.relaxed.gpu.global.u32 %0, [%1];\n}"

@@ -12,8 +12,7 @@ namespace samebits::cuda {
 // Of a router that lean.h knows: sigmoid or sqrt(softplus), no groups, up to 1,024 experts and k up to 16.
 bool can_wide_select(const RouterView& router, const CallView& call);
 
-// launch_select for a call that it can; shared_bytes: lean_bytes or more, and slot_bytes with `slots`, up to
-// kMostSelectBytes.
+// launch_select for a call that it can; shared_bytes: lean_bytes or more, up to kMostSelectBytes.
 cudaError_t launch_wide_select(const RouterView& router, const CallView& call, std::size_t shared_bytes,
                                cudaStream_t stream);
 
