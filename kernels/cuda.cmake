@@ -21,9 +21,8 @@ set_target_properties(samebits_cuda_kernels PROPERTIES
 
 # What serves a call on a GPU without the tensor cores of sm_90a compiles for others, too, without a warning.
 if(SAMEBITS_BUILD_TESTS)
-  add_library(samebits_cuda_plain_elsewhere OBJECT
-              logits/plain.cu logits/prepare.cu logits/split_columns.cu select/select.cu
-              dispatch/bookkeep.cu dispatch/bookkeep_at_once.cu dispatch/bookkeep_rows.cu)
+  add_library(samebits_cuda_plain_elsewhere OBJECT logits/plain.cu logits/prepare.cu logits/split_columns.cu select/select.cu
+                                                   dispatch/bookkeep_rows.cu)
   target_compile_options(samebits_cuda_plain_elsewhere PRIVATE ${SAMEBITS_CUDA_OPTIONS})
   target_link_libraries(samebits_cuda_plain_elsewhere PRIVATE samebits_common)
   set_target_properties(samebits_cuda_plain_elsewhere PROPERTIES CUDA_ARCHITECTURES "80-real;100-real")
