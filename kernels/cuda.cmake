@@ -19,7 +19,8 @@ target_link_libraries(samebits_cuda_kernels PUBLIC samebits_common CUDA::cudart_
 set_target_properties(samebits_cuda_kernels PROPERTIES
   CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON LINKER_LANGUAGE CXX)
 
-# What serves a call on a GPU without the tensor cores of sm_90a compiles for others, too, without a warning.
+# What serves a call on a GPU without the tensor cores of sm_90a compiles for others, too, without a warning; of the
+# bookkeeping what has instructions of one architecture.
 if(SAMEBITS_BUILD_TESTS)
   add_library(samebits_cuda_plain_elsewhere OBJECT logits/plain.cu logits/prepare.cu logits/split_columns.cu select/select.cu
                                                    dispatch/bookkeep_rows.cu)
