@@ -60,6 +60,7 @@ TEST(CudaMutants, HaveAGuardInTheirSource) {
     const std::string kernels = SAMEBITS_SOURCE_DIR "/kernels/";
     std::string text = read_text(kernels + mutant.source);
     if (mutant.source == "select/choice_select.cu") text += read_text(kernels + "select/fold_finish.cuh");
+    if (mutant.source == "logits/decode_wide.cu") text += read_text(kernels + "logits/decode_wide.cuh");
     if (mutant.source == "fused/fused.cu") text += read_text(kernels + "select/lean.cuh");
     if (mutant.source == "fused/few.cu") text += read_text(kernels + "fused/few_words.cuh");
     EXPECT_NE(text.find(guard + "\n"), std::string::npos) << guard << " in " << mutant.source;

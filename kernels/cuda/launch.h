@@ -18,7 +18,7 @@ cudaError_t launch_prepare(const RouterView& router, const CallView& call, const
 // Three forms fill call.sums, with the same bits. The fourth has the selection in the same launch: fused/fused.h.
 // logits/plain.cu: one thread a logit, steps in integers, any architecture. num_sums = 1.
 cudaError_t launch_logits_plain(const RouterView& router, const CallView& call, cudaStream_t stream);
-// logits/decode.cu: mma.sync, chunks spread over the multiprocessors. num_sums = num_chunks.
+// logits/decode.cu: mma.sync, or wgmma of more rows, chunks spread over the multiprocessors. num_sums = num_chunks.
 cudaError_t launch_logits_decode(const RouterView& router, const CallView& call, cudaStream_t stream);
 // logits/prefill.cu: wgmma tiles, chunks folded in registers or in a cluster. num_sums = 1. sm_90a.
 cudaError_t launch_logits_prefill(const RouterView& router, const CallView& call, cudaStream_t stream);

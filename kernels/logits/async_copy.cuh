@@ -25,6 +25,10 @@ __device__ __forceinline__ void arrive(std::uint32_t barrier) {
 __device__ __forceinline__ void arrive_expecting(std::uint32_t barrier, std::uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
+// More bytes of the running phase, before its last arrival.
+__device__ __forceinline__ void expect_bytes(std::uint32_t barrier, std::uint32_t bytes) {
+  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
 // Until the phase of this parity has ended; of a new barrier, the phase of parity 1 counts as ended.
 __device__ __forceinline__ void wait_for_phase(std::uint32_t barrier, std::uint32_t parity) {
   std::uint32_t ended;

@@ -1,9 +1,10 @@
-// The logits of few rows, by mma.sync. The weights are what there is to read, so they are spread over all
-// multiprocessors: a warp has one tile of 16 experts and one chunk, all of whose fragments it loads at once; its sums
-// are one entry of call.sums each, and the selection folds them.
+// The logits of few rows, by mma.sync; of more by decode_wide.h. The weights are what there is to read, so they are
+// spread over all multiprocessors: a warp has one tile of 16 experts and one chunk, all of whose fragments it loads at
+// once; its sums are one entry of call.sums each, and the selection folds them.
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pdl.h"
 #include "kernels/logits/decode_tile.cuh"
+#include "kernels/logits/decode_wide.h"
 
 namespace samebits::cuda {
 namespace {
@@ -12,6 +13,8 @@ constexpr int kMaxWarps = 8;
 // Measured on an H200: more blocks of 32 tokens are slower than those of 64, and more of 64 tokens than those of twice
 // the experts.
 constexpr std::int64_t kManySmallBlocks = 512, kManyBlocks = 396;
+// From here on wgmma is faster: at 33 rows by 0.1 us (GLM-5.3-Flash), at 17 slower by as much.
+constexpr std::int64_t kFewestWideRows = 33;
 
 // What the kernel reads of a router and a call, in the order of its use. Parameters come from memory, too, a line of 64
 // bytes at a time: this is little more than one.
@@ -76,9 +79,6 @@ __global__ void __launch_bounds__(32 * kMaxWarps, kOnePart ? 2 : 1)
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int t = n * kTileTokens + 2 * (lane % 4) + i;
-#ifdef SAMEBITS_MUTANT_STALE_WORKSPACE
-      if (t >= num_rows / 2 * 2) continue;
-#endif
       if (t >= num_rows) continue;
       row[t * row_sums] = sums[n].values[i];
       row[t * row_sums + 8] = sums[n].values[i + 2];
@@ -100,8 +100,10 @@ cudaError_t launch(const RouterView& router, const CallView& call, int warps, cu
   decode.sums = call.sums;
   const dim3 grid(static_cast<unsigned>(ceil_div(call.num_tokens, kTokenTiles * kTileTokens)),
                   static_cast<unsigned>(ceil_div(decode.tiles, warps)), static_cast<unsigned>(router.num_chunks));
-  const auto kernel =
-      router.num_parts == 1 ? logits_decode_kernel<kTokenTiles, true> : logits_decode_kernel<kTokenTiles, false>;
+  auto kernel = logits_decode_kernel<kTokenTiles, false>;
+  if constexpr (kTokenTiles * kTileTokens < kFewestWideRows) {  // more tokens only of three parts
+    if (router.num_parts == 1) kernel = logits_decode_kernel<kTokenTiles, true>;
+  }
   return launch_pdl(kernel, grid, dim3(static_cast<unsigned>(32 * warps)), 0, stream, decode);
 }
 
@@ -110,6 +112,7 @@ cudaError_t launch(const RouterView& router, const CallView& call, int warps, cu
 cudaError_t launch_logits_decode(const RouterView& router, const CallView& call, cudaStream_t stream) {
   const std::int64_t num_tokens = call.num_tokens;
   if (num_tokens == 0) return cudaSuccess;
+  if (router.num_parts == 1 && num_tokens >= kFewestWideRows) return launch_decode_wide(router, call, stream);
   // The same instruction, chains and sums in each: the number of tokens decides how many share a load of the weights.
   const std::int64_t tiles = router.padded_gate_rows / kTileExperts;
   const int warps = tiles % 4 != 0 && tiles % 3 == 0 ? 3 : 4;
@@ -118,7 +121,7 @@ cudaError_t launch_logits_decode(const RouterView& router, const CallView& call,
   };
   if (num_tokens <= 8) return launch<1>(router, call, warps, stream);
   if (num_tokens <= 16) return launch<2>(router, call, warps, stream);
-  if (num_blocks(32) <= kManySmallBlocks) return launch<4>(router, call, warps, stream);
+  if (router.num_parts == 1 || num_blocks(32) <= kManySmallBlocks) return launch<4>(router, call, warps, stream);
   return launch<8>(router, call, num_blocks(64) <= kManyBlocks ? warps : kMaxWarps, stream);
 }
 

@@ -1,6 +1,5 @@
 // The logits of many rows, on the tensor cores of sm_90a: which tile (prefill_tile.cuh) computes a call, and its
 // launch.
-#include <cudaTypedefs.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -9,33 +8,10 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pdl.h"
 #include "kernels/logits/prefill_tile.cuh"
+#include "kernels/logits/row_boxes.h"
 
 namespace samebits::cuda {
 namespace {
-
-// The rows [T][Hp] as boxes of kTileColumns columns and box_rows rows.
-cudaError_t encode_rows(const RouterView& router, const CallView& call, int box_rows, CUtensorMap* map) {
-  static const PFN_cuTensorMapEncodeTiled_v12000 kEncode = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult found{};
-    const cudaError_t status =
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
-    return status == cudaSuccess && found == cudaDriverEntryPointSuccess
-               ? reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function)
-               : nullptr;
-  }();
-  if (kEncode == nullptr) return cudaErrorNotSupported;
-  const auto columns = static_cast<cuuint64_t>(router.padded_hidden_size);
-  // A single row may have any stride, but the map asks for rows that do not overlap.
-  const cuuint64_t stride = call.num_tokens == 1 ? columns : static_cast<cuuint64_t>(call.input_stride);
-  const cuuint64_t sizes[2] = {columns, static_cast<cuuint64_t>(call.num_tokens)}, stride_bytes[1] = {stride * 2};
-  const cuuint32_t box[2] = {kTileColumns, static_cast<cuuint32_t>(box_rows)}, element_strides[2] = {1, 1};
-  const CUresult result =
-      kEncode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<std::uint16_t*>(call.input), sizes, stride_bytes,
-              box, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
-}
 
 // Whether two blocks copy their rows together, where the slices make pairs: it pays for tiles that take as long to be
 // copied as to be multiplied, of many rows (Kimi-K3's gate at 4,096 rows: 82 us, 77 in pairs), and costs up to 2 us
@@ -81,23 +57,27 @@ cudaError_t launch(const RouterView& router, const CallView& call, const OutputP
 
 // How long a block of 64 columns takes to be copied where the weight is too large for L2: by up to 100 KB/us a
 // multiprocessor (110 where two warpgroups share it), and of all of them 11,300, 9,300 where only one tile of rows
-// reads the weight, and 7,000 where several tiles of 64 rows do. Smaller weights are copied faster than they are
-// multiplied.
+// reads the weight, and 7,000 where several tiles of 64 rows do. Of up to 512 rows and a weight of half an L2 all of
+// them copy 12,000 KB/us (Kimi-K3: 64 x 72 takes 1.4 us less at 512 rows than 64 x 64, which keeps more
+// multiprocessors busy). Smaller weights are copied faster than they are multiplied.
 template <class Tile>
 double time_of_large_copies(const RouterView& router, const CallView& call, double at_once) {
   constexpr std::int64_t kLargeWeight = std::int64_t{2048} * 28 * kChunkWidth;  // values
-  if (Tile::kParts > 1 || std::int64_t{router.padded_gate_rows} * router.padded_hidden_size <= kLargeWeight) return 0;
+  constexpr std::int64_t kMiddleWeight = kLargeWeight / 4, kFewRows = 512;
+  const std::int64_t weight = std::int64_t{router.padded_gate_rows} * router.padded_hidden_size;
+  if (Tile::kParts > 1 || weight <= kMiddleWeight || (weight <= kLargeWeight && call.num_tokens > kFewRows)) return 0;
   const double kilobytes =
       static_cast<double>(std::min<std::int64_t>(call.num_tokens, Tile::kRows) + Tile::kExperts) * kLineBytes / 1000;
+  if (weight <= kLargeWeight) return kilobytes * at_once / 12000;
   const double most = Tile::kWarpgroups == 2 ? 110 : 100;
   const double of_all = Tile::kWarpgroups == 2 ? 11300 : call.num_tokens <= Tile::kRows ? 9300 : 7000;
   return kilobytes / std::min(most, of_all / at_once);
 }
 
 // How long a tile shape takes, in microseconds, by rates measured on an H200. A block of 64 columns takes as long as
-// shared memory needs for what is copied into it and for what the wgmmas of each warpgroup read of it (250 KB/us), or
-// as its products (770 TFLOP/s), and no less than 0.1; a chunk no less than its exchange (22 KB/us, or 0.65 us); launch
-// and ends are 2.6 us, and 0.65 more for each block that shares the chunks.
+// shared memory needs for what is copied into it and for what the wgmmas of each warpgroup read of it (250 KB/us, 290
+// of narrow tiles), or as its products (770 TFLOP/s), and no less than 0.07; a chunk no less than its exchange (20
+// KB/us, or 0.65 us); launch and ends are 2.6 us, and 0.65 more for each block that shares the chunks.
 template <class Tile>
 double predicted_time(const RouterView& router, const CallView& call) {
   static const int kClusters = [] {
@@ -127,9 +107,10 @@ double predicted_time(const RouterView& router, const CallView& call) {
       (Tile::kBlockBytes + Tile::kWarpgroups * Tile::kParts * (kWarpgroupRows * kLineBytes + Tile::kExpertBytes)) /
       1000.0;
   const double megaflop = 2e-6 * Tile::kRows * Tile::kExperts * Tile::kParts * kTileColumns;
+  const double rate = Tile::kWarpgroups == 1 && Tile::kParts == 1 && Tile::kExperts <= 72 ? 290 : 250;
   const double block =
-      std::max({0.1, kilobytes / 250, megaflop * at_once / 770, time_of_large_copies<Tile>(router, call, at_once)});
-  const double exchange = Tile::kShares == 1 ? 0.0 : std::max(0.65, Tile::kRows * Tile::kExperts * 4 / 1000.0 / 22);
+      std::max({0.07, kilobytes / rate, megaflop * at_once / 770, time_of_large_copies<Tile>(router, call, at_once)});
+  const double exchange = Tile::kShares == 1 ? 0.0 : std::max(0.65, Tile::kRows * Tile::kExperts * 4 / 1000.0 / 20);
   const double chunk = std::max(block * (kChunkWidth / kTileColumns), exchange);
   const auto rounds = static_cast<double>(ceil_div(router.num_chunks, Tile::kShares));
   const double ends = 2.6 + (Tile::kShares == 1 ? 0.0 : 0.65 * Tile::kShares);

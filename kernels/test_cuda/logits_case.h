@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <ostream>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "kernels/cpu/simd.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/logits/pack.h"
+#include "kernels/logits/prefill.h"
 #include "kernels/test/data_categories.h"
 #include "kernels/test_cuda/device_array.h"
 
@@ -76,7 +78,7 @@ inline std::vector<float> cpu_logits(const LogitsData& data, const cpu::GateWeig
   return logits;
 }
 
-using LaunchLogits = cudaError_t (*)(const RouterView&, const CallView&, cudaStream_t);
+using LaunchLogits = std::function<cudaError_t(const RouterView&, const CallView&, cudaStream_t)>;
 
 // One weight dtype of such data on the device.
 class DeviceLogits {
@@ -93,7 +95,10 @@ class DeviceLogits {
     weight_rows_ = std::make_unique<DeviceArray<std::uint16_t>>(rows);
     weight_fragments_ = std::make_unique<DeviceArray<std::uint16_t>>(
         pack_fragments(rows, router_.num_parts, router_.padded_gate_rows, router_.padded_hidden_size));
+    weight_tiles_ = std::make_unique<DeviceArray<std::uint16_t>>(
+        pack_tiles(rows, router_.num_parts, router_.padded_gate_rows, router_.padded_hidden_size));
     router_.weight_rows = weight_rows_->data();
+    router_.weight_tiles = weight_tiles_->data();
     router_.weight_fragments = weight_fragments_->data();
   }
 
@@ -117,7 +122,7 @@ class DeviceLogits {
 
   // The logits [n][G] of rows [first, first + n); with `alone`, of one call a row. Fails where a call writes past its
   // rows.
-  std::vector<float> run(LaunchLogits launch, std::int32_t num_sums, std::int64_t first, std::int64_t n,
+  std::vector<float> run(const LaunchLogits& launch, std::int32_t num_sums, std::int64_t first, std::int64_t n,
                          bool alone = false) const {
     constexpr int kGuard = 0x5a;
     DeviceArray<float> sums(static_cast<std::size_t>((n + 1) * row_sums(num_sums)));
@@ -158,7 +163,7 @@ class DeviceLogits {
   LogitsShape shape_;
   std::int64_t stride_;
   DeviceArray<std::uint16_t> rows_;
-  std::unique_ptr<DeviceArray<std::uint16_t>> weight_rows_, weight_fragments_;
+  std::unique_ptr<DeviceArray<std::uint16_t>> weight_rows_, weight_fragments_, weight_tiles_;
   RouterView router_{};
 };
 

@@ -161,7 +161,7 @@ TEST_F(CudaLogits, SumsBeyond2To31) {
   DeviceLogits device(data, SAMEBITS_BF16);
   const cpu::GateWeight weight(data.weight(SAMEBITS_BF16));
   DeviceArray<float> sums(static_cast<std::size_t>(kManyRows * kExperts));
-  for (const LaunchLogits launch : {launch_logits_plain, launch_logits_decode}) {
+  for (const LaunchLogits& launch : {LaunchLogits(launch_logits_plain), LaunchLogits(launch_logits_decode)}) {
     sums.fill_bytes(0x5a);
     check(launch(device.router(), device.call(0, kManyRows, sums.data(), 1), nullptr), "launch");
     for (const std::int64_t first : {std::int64_t{0}, kFirstBeyond, kManyRows - 64}) {
