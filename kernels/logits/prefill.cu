@@ -14,12 +14,13 @@ namespace samebits::cuda {
 namespace {
 
 // Whether two blocks copy their rows together, where the slices make pairs: it pays for tiles that take as long to be
-// copied as to be multiplied, of many rows (Kimi-K3's gate at 4,096 rows: 82 us, 77 in pairs), and costs up to 2 us
-// else.
+// copied as to be multiplied, of many rows and in several waves (Kimi-K3's gate at 4,096 rows: 82 us, 77 in pairs), and
+// costs up to 2 us else.
 template <class Tile>
 bool copies_in_pairs(const CallView& call, std::int32_t num_slices) {
-  constexpr std::int64_t kManyRows = 2048;
-  return Tile::kMayPair && call.num_tokens > kManyRows && num_slices % 2 == 0;
+  constexpr std::int64_t kManyRows = 2048, kMultiprocessors = 132;
+  return Tile::kMayPair && call.num_tokens > kManyRows && num_slices % 2 == 0 &&
+         ceil_div(call.num_tokens, Tile::kRows) * num_slices > kMultiprocessors;
 }
 
 // Row tiles of which as many slices run at the same time: of a wide weight about the root of the multiprocessors.
