@@ -13,8 +13,7 @@ constexpr int kMaxWarps = 8;
 // Measured on an H200: more blocks of 32 tokens are slower than those of 64, and more of 64 tokens than those of twice
 // the experts.
 constexpr std::int64_t kManySmallBlocks = 512, kManyBlocks = 396;
-// From here on wgmma is faster: at 33 rows by 0.1 us (GLM-5.3-Flash), at 17 slower by as much.
-constexpr std::int64_t kFewestWideRows = 33;
+constexpr std::int64_t kFewestWideRows = 17;
 
 // What the kernel reads of a router and a call, in the order of its use. Parameters come from memory, too, a line of 64
 // bytes at a time: this is little more than one.
@@ -48,9 +47,7 @@ __global__ void __launch_bounds__(32 * kMaxWarps, kOnePart ? 2 : 1)
   if (has_tile) load_fragments(fragments, num_steps, weights);
   float* sums_of_chunk = call.sums + static_cast<std::int64_t>(chunk) * call.tiles * kTileExperts;
   asm volatile("" : "+l"(sums_of_chunk));  // read now: at its use the whole warp would wait for the parameter
-#ifndef SAMEBITS_MUTANT_DROPPED_WAIT
   wait_for_previous_kernel();
-#endif
   const std::int64_t first_row = std::int64_t{blockIdx.x} * kTokens;
   std::int64_t num_valid_rows = call.num_tokens;
   if (call.num_valid_rows != nullptr) num_valid_rows = clamp_rows(*call.num_valid_rows, num_valid_rows);
@@ -121,7 +118,7 @@ cudaError_t launch_logits_decode(const RouterView& router, const CallView& call,
   };
   if (num_tokens <= 8) return launch<1>(router, call, warps, stream);
   if (num_tokens <= 16) return launch<2>(router, call, warps, stream);
-  if (router.num_parts == 1 || num_blocks(32) <= kManySmallBlocks) return launch<4>(router, call, warps, stream);
+  if (num_blocks(32) <= kManySmallBlocks) return launch<4>(router, call, warps, stream);
   return launch<8>(router, call, num_blocks(64) <= kManyBlocks ? warps : kMaxWarps, stream);
 }
 

@@ -1,5 +1,5 @@
-// The logits of some hundred rows by wgmma, a chunk a block (decode_wide.cuh): which tile computes a call, and its
-// launch.
+// The logits of 17 to some hundred rows by wgmma, a chunk a block (decode_wide.cuh): which tile computes a call, and
+// its launch.
 #include <algorithm>
 #include <iterator>
 
@@ -33,7 +33,7 @@ cudaError_t launch(const RouterView& router, const CallView& call, cudaStream_t 
 }
 
 using Launch = cudaError_t (*)(const RouterView&, const CallView&, cudaStream_t);
-constexpr Launch kLaunches[] = {launch<WideTile<1, 16>>, launch<WideTile<1, 72>>, launch<WideTile<2, 64>>};
+constexpr Launch kLaunches[] = {launch<WideTile<1, 24>>, launch<WideTile<1, 72>>, launch<WideTile<2, 64>>};
 enum TileIndex { kNarrow, kMiddle, kTall };
 
 template <class Tile>
@@ -41,11 +41,12 @@ std::int64_t num_blocks(const RouterView& router, const CallView& call) {
   return ceil_div(router.padded_gate_rows, Tile::kExperts) * ceil_div(call.num_tokens, Tile::kRows) * router.num_chunks;
 }
 
-// Measured on an H200: the narrowest tile whose blocks run at once, one on each multiprocessor; else two of them.
+// Measured on an H200: the narrowest tile whose blocks run at once, two on a multiprocessor; of the others first one
+// whose blocks have it alone.
 TileIndex choose_tile(const RouterView& router, const CallView& call) {
   constexpr std::int64_t kMultiprocessors = 132;
   const std::int64_t middle = num_blocks<WideTile<1, 72>>(router, call);
-  if (num_blocks<WideTile<1, 16>>(router, call) <= kMultiprocessors) return kNarrow;
+  if (num_blocks<WideTile<1, 24>>(router, call) <= 2 * kMultiprocessors) return kNarrow;
   if (middle <= kMultiprocessors || call.num_tokens <= WideTile<1, 72>::kRows) return kMiddle;
   if (num_blocks<WideTile<2, 64>>(router, call) <= kMultiprocessors) return kTall;
   return middle <= 2 * kMultiprocessors ? kMiddle : kTall;

@@ -1,7 +1,7 @@
-// The kernel of the decode form for some hundred rows: a block computes one chunk of a tile of rows and experts by
-// wgmma (wgmma.cuh). All that it reads fits its shared memory, so all copies are on their way at once: a warp for each
-// block of 64 columns copies the rows' and the experts' part of it, and each warpgroup multiplies 64 rows. Weights are
-// in the layout of the prefill form (prefill.h).
+// The kernel of the decode form for 17 to some hundred rows: a block computes one chunk of a tile of rows and experts
+// by wgmma (wgmma.cuh). All that it reads fits its shared memory, so all copies are on their way at once: a warp for
+// each block of 64 columns copies the rows' and the experts' part of it, and each warpgroup multiplies 64 rows. Weights
+// are in the layout of the prefill form (prefill.h).
 #pragma once
 
 #include <cuda.h>
@@ -64,7 +64,9 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     copy_bytes(block + Tile::kRowBytes, experts, bytes, filled);
   }
   __syncthreads();
+#ifndef SAMEBITS_MUTANT_DROPPED_WAIT
   wait_for_previous_kernel();
+#endif
   const std::int32_t row_of_tile = static_cast<std::int32_t>(blockIdx.y) * Tile::kRows;
   std::int64_t num_rows = call.num_tokens;
   if (call.num_valid_rows != nullptr) num_rows = clamp_rows(*call.num_valid_rows, num_rows);

@@ -1,4 +1,4 @@
-// The decode form for some hundred rows, by wgmma (decode_wide.cuh).
+// The decode form for 17 to some hundred rows, by wgmma (decode_wide.cuh).
 #pragma once
 
 #include <cuda_runtime_api.h>

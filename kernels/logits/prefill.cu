@@ -56,29 +56,32 @@ cudaError_t launch(const RouterView& router, const CallView& call, const OutputP
                              dim3(Tile::kThreads), Tile::kSharedBytes, stream, rows, arguments);
 }
 
-// How long a block of 64 columns takes to be copied where the weight is too large for L2: by up to 100 KB/us a
-// multiprocessor (110 where two warpgroups share it), and of all of them 11,300, 9,300 where only one tile of rows
-// reads the weight, and 7,000 where several tiles of 64 rows do. Of up to 512 rows and a weight of half an L2 all of
-// them copy 12,000 KB/us (Kimi-K3: 64 x 72 takes 1.4 us less at 512 rows than 64 x 64, which keeps more
-// multiprocessors busy). Smaller weights are copied faster than they are multiplied.
+// How long a block of 64 columns takes to be copied where that may bind: of a weight too large for L2 by up to 100
+// KB/us a multiprocessor (110 where two warpgroups share it), and of all of them 11,300, 9,300 where only one tile of
+// rows reads the weight, and 7,000 where several tiles of 64 rows do. Of a weight of half an L2 (Kimi-K3's gate) all of
+// them copy 15,500 KB/us up to 256 rows and 12,500 up to 512; of smaller ones 12,000 where two blocks share the chunks,
+// as neighbours then read other columns.
 template <class Tile>
-double time_of_large_copies(const RouterView& router, const CallView& call, double at_once) {
-  constexpr std::int64_t kLargeWeight = std::int64_t{2048} * 28 * kChunkWidth;  // values
-  constexpr std::int64_t kMiddleWeight = kLargeWeight / 4, kFewRows = 512;
-  const std::int64_t weight = std::int64_t{router.padded_gate_rows} * router.padded_hidden_size;
-  if (Tile::kParts > 1 || weight <= kMiddleWeight || (weight <= kLargeWeight && call.num_tokens > kFewRows)) return 0;
+double time_of_copies(const RouterView& router, const CallView& call, double at_once) {
+  constexpr std::int64_t kLargeWeight = std::int64_t{2048} * 28 * kChunkWidth, kMiddleWeight = kLargeWeight / 4;
+  const std::int64_t weight = std::int64_t{router.padded_gate_rows} * router.padded_hidden_size;  // values
   const double kilobytes =
       static_cast<double>(std::min<std::int64_t>(call.num_tokens, Tile::kRows) + Tile::kExperts) * kLineBytes / 1000;
-  if (weight <= kLargeWeight) return kilobytes * at_once / 12000;
-  const double most = Tile::kWarpgroups == 2 ? 110 : 100;
-  const double of_all = Tile::kWarpgroups == 2 ? 11300 : call.num_tokens <= Tile::kRows ? 9300 : 7000;
-  return kilobytes / std::min(most, of_all / at_once);
+  if (Tile::kParts > 1) return 0;
+  if (weight > kLargeWeight) {
+    const double most = Tile::kWarpgroups == 2 ? 110 : 100;
+    const double of_all = Tile::kWarpgroups == 2 ? 11300 : call.num_tokens <= Tile::kRows ? 9300 : 7000;
+    return kilobytes / std::min(most, of_all / at_once);
+  }
+  if (Tile::kShares > 1) return kilobytes * at_once / 12000;
+  if (weight <= kMiddleWeight || call.num_tokens > 512) return 0;
+  return kilobytes * at_once / (call.num_tokens <= 256 ? 15500 : 12500);
 }
 
 // How long a tile shape takes, in microseconds, by rates measured on an H200. A block of 64 columns takes as long as
 // shared memory needs for what is copied into it and for what the wgmmas of each warpgroup read of it (250 KB/us, 290
-// of narrow tiles), or as its products (770 TFLOP/s), and no less than 0.07; a chunk no less than its exchange (20
-// KB/us, or 0.65 us); launch and ends are 2.6 us, and 0.65 more for each block that shares the chunks.
+// of narrow tiles, 200 where two blocks share the chunks), or as its products (770 TFLOP/s), and no less than 0.07;
+// launch and ends are 2.6 us, and 1 more where two blocks share the chunks.
 template <class Tile>
 double predicted_time(const RouterView& router, const CallView& call) {
   static const int kClusters = [] {
@@ -108,14 +111,16 @@ double predicted_time(const RouterView& router, const CallView& call) {
       (Tile::kBlockBytes + Tile::kWarpgroups * Tile::kParts * (kWarpgroupRows * kLineBytes + Tile::kExpertBytes)) /
       1000.0;
   const double megaflop = 2e-6 * Tile::kRows * Tile::kExperts * Tile::kParts * kTileColumns;
-  const double rate = Tile::kWarpgroups == 1 && Tile::kParts == 1 && Tile::kExperts <= 72 ? 290 : 250;
+  const bool is_narrow = Tile::kWarpgroups == 1 && Tile::kParts == 1 && Tile::kExperts <= 72;
+  const double rate = Tile::kShares > 1 ? 200 : is_narrow ? 290 : 250;
   const double block =
-      std::max({0.07, kilobytes / rate, megaflop * at_once / 770, time_of_large_copies<Tile>(router, call, at_once)});
-  const double exchange = Tile::kShares == 1 ? 0.0 : std::max(0.65, Tile::kRows * Tile::kExperts * 4 / 1000.0 / 20);
-  const double chunk = std::max(block * (kChunkWidth / kTileColumns), exchange);
-  const auto rounds = static_cast<double>(ceil_div(router.num_chunks, Tile::kShares));
-  const double ends = 2.6 + (Tile::kShares == 1 ? 0.0 : 0.65 * Tile::kShares);
-  return static_cast<double>(waves) * (rounds * chunk + ends);
+      std::max({0.07, kilobytes / rate, megaflop * at_once / 770, time_of_copies<Tile>(router, call, at_once)});
+  // Of two blocks that share the chunks, the one that has more.
+  const std::int64_t chunks =
+      Tile::kShares == 1 ? router.num_chunks
+                         : std::max<std::int64_t>(ceil_div(router.num_chunks, 2), router.num_chunks - Tile::kMostKept);
+  const double ends = Tile::kShares == 1 ? 2.6 : 3.6;
+  return static_cast<double>(waves) * (static_cast<double>(chunks * (kChunkWidth / kTileColumns)) * block + ends);
 }
 
 struct TileShape {
@@ -129,16 +134,13 @@ const std::vector<TileShape>& shapes_of() {
 }
 const std::vector<TileShape>& tile_shapes(const RouterView& router) {
   // Rows of a tile / 64, experts, parts, blocks that share the chunks.
-  return router.num_parts > 1
-             ? shapes_of<Tile<1, 32, 3, 1>, Tile<1, 40, 3, 1>, Tile<1, 48, 3, 1>, Tile<1, 64, 3, 1>, Tile<1, 64, 3, 2>,
-                         Tile<1, 64, 3, 4>, Tile<2, 64, 3, 1>>()
-             : shapes_of<Tile<1, 16, 1, 1>, Tile<1, 24, 1, 1>, Tile<1, 32, 1, 1>, Tile<1, 40, 1, 1>, Tile<1, 48, 1, 1>,
-                         Tile<1, 64, 1, 1>, Tile<1, 72, 1, 1>, Tile<1, 96, 1, 1>, Tile<1, 112, 1, 1>,
-                         Tile<1, 128, 1, 1>, Tile<1, 144, 1, 1>, Tile<1, 24, 1, 2>, Tile<1, 32, 1, 2>,
-                         Tile<1, 40, 1, 2>, Tile<1, 48, 1, 2>, Tile<1, 64, 1, 2>, Tile<1, 96, 1, 2>, Tile<1, 128, 1, 2>,
-                         Tile<1, 144, 1, 2>, Tile<1, 64, 1, 4>, Tile<1, 96, 1, 4>, Tile<1, 128, 1, 4>,
-                         Tile<1, 144, 1, 4>, Tile<2, 64, 1, 1>, Tile<2, 96, 1, 1>, Tile<2, 112, 1, 1>,
-                         Tile<2, 128, 1, 1>, Tile<2, 144, 1, 1>, Tile<2, 192, 1, 1>>();
+  return router.num_parts > 1 ? shapes_of<Tile<1, 32, 3, 1>, Tile<1, 40, 3, 1>, Tile<1, 48, 3, 1>, Tile<1, 64, 3, 1>,
+                                          Tile<1, 32, 3, 2>, Tile<2, 64, 3, 1>>()
+                              : shapes_of<Tile<1, 16, 1, 1>, Tile<1, 24, 1, 1>, Tile<1, 32, 1, 1>, Tile<1, 40, 1, 1>,
+                                          Tile<1, 48, 1, 1>, Tile<1, 64, 1, 1>, Tile<1, 72, 1, 1>, Tile<1, 96, 1, 1>,
+                                          Tile<1, 112, 1, 1>, Tile<1, 128, 1, 1>, Tile<1, 144, 1, 1>, Tile<1, 16, 1, 2>,
+                                          Tile<1, 24, 1, 2>, Tile<2, 64, 1, 1>, Tile<2, 96, 1, 1>, Tile<2, 112, 1, 1>,
+                                          Tile<2, 128, 1, 1>, Tile<2, 144, 1, 1>, Tile<2, 192, 1, 1>>();
 }
 
 cudaError_t check_device() {

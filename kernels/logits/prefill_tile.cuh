@@ -1,15 +1,14 @@
 // The kernel of the prefill form of the logits: tiles of rows and experts on the tensor cores of sm_90a.
 //
-// A cluster of kShares thread blocks computes kRows rows times kExperts experts over all of H. Its blocks take the
-// chunks of 256 columns in turn. In a block a warp or two copy blocks of 64 columns, of the rows and of every part of
-// the experts, into a ring of stages; each warpgroup (4 warps) multiplies 64 rows. A chunk is 4 such blocks: 16 steps
-// from +0 for each part, so the parts are kParts independent chains. A last chunk is padded to whole blocks with +0 in
-// both operands.
+// One thread block computes kRows rows times kExperts experts over all of H, or two of a cluster each over a half of
+// its chunks of 256 columns. In a block a warp or two copy blocks of 64 columns, of the rows and of every part of the
+// experts, into a ring of stages; each warpgroup (4 warps) multiplies 64 rows. A chunk is 4 such blocks: 16 steps from
+// +0 for each part, so the parts are kParts independent chains. A last chunk is padded to whole blocks with +0 in both
+// operands.
 //
-// The values of the chunks are added left to right, the order of docs/contract.md (Logits). Where one block has all
-// chunks, it does so in registers; with kChains = 2 while the next chunk is multiplied in other registers. Where blocks
-// share them, each warp hands its 16 rows of a chunk to the block that folds these rows (exchange.cuh), in which a warp
-// does nothing else.
+// The values of the chunks are added left to right, the order of docs/contract.md (Logits), in registers; with kChains
+// = 2 while the next chunk is multiplied in other registers. Where two blocks share them, the second keeps the values
+// of its chunks in shared memory until it has the sum of the first (exchange.cuh).
 //
 // A narrow tile is bound by the bytes of shared memory that its copies write and its wgmmas read, if nothing else holds
 // it up: so the loop of a thread that copies is a few instructions, a stage holds two blocks of columns, and two warps
@@ -40,12 +39,11 @@ template <int kWarpgroups_, int kExperts_, int kParts_, int kShares_>
 struct Tile {
   static constexpr int kWarpgroups = kWarpgroups_, kExperts = kExperts_, kParts = kParts_, kShares = kShares_;
   static constexpr int kRows = kWarpgroups * kWarpgroupRows;
-  static constexpr int kChains = kParts == 1 && kShares == 1 && kExperts <= (kWarpgroups == 2 ? 144 : 72) ? 2 : 1;
-  static constexpr int kAccumulators = (kParts * kChains + (kShares == 1 ? 1 : 0)) * kExperts / 2;
-  // Warps in their order: those that multiply, that copy, that fold. Where a thread needs more than its
+  static constexpr int kChains = kParts == 1 && kExperts <= (kWarpgroups == 2 ? 144 : 72) ? 2 : 1;
+  static constexpr int kAccumulators = (kParts * kChains + 1) * kExperts / 2;
+  // Warps in their order: those that multiply, that copy. Where a thread needs more than its
   // share of the registers, those that multiply take them from a warpgroup that copies.
   static constexpr int kMultiplyingWarps = kWarpgroups * kWarpgroupThreads / 32;
-  static constexpr int kFoldingWarps = kShares == 1 ? 0 : kMultiplyingWarps / kShares;
   static constexpr bool kMovesRegisters = kWarpgroups == 2 && kAccumulators > 148;
   // Two blocks of neighbouring slices may copy half of their common rows each, to both.
   static constexpr bool kMayPair = kWarpgroups == 2 && kParts == 1 && kExperts <= 112;
@@ -57,13 +55,16 @@ struct Tile {
   static constexpr int kBlocksOfStage = kWarpgroups == 1 && kBlockBytes <= 17 * 1024 ? 2 : 1;
   static constexpr int kStageBytes = kBlocksOfStage * kBlockBytes;
   static constexpr int kCopyingWarps = kBlocksOfStage;
-  static constexpr int kThreads = 32 * (kMultiplyingWarps + (kMovesRegisters ? 4 : kCopyingWarps) + kFoldingWarps);
-  using Exchange = ChunkExchange<kMultiplyingWarps, kExperts, kShares>;
+  static constexpr int kThreads = 32 * (kMultiplyingWarps + (kMovesRegisters ? 4 : kCopyingWarps));
+  // Chunks that the second block may keep: half of those of H up to 7,168, or 4,096.
+  static constexpr int kMostKept = kShares == 1 ? 0 : kParts == 1 ? 14 : 8;
+  using Exchange = HalfExchange<kExperts, kMostKept>;
   static constexpr int kStages = (224 * 1024 - Exchange::kBytes) / kStageBytes;
   // The stages, what is exchanged, and what the alignment takes.
   static constexpr int kSharedBytes = kStages * kStageBytes + Exchange::kBytes + kSwizzleBytes;
   static_assert(kExpertBytes % kSwizzleBytes == 0, "every operand starts at a multiple of the swizzle");
   static_assert(kStages >= 3, "a stage is filled while two are read");
+  static_assert(kShares == 1 || (kShares == 2 && kWarpgroups == 1));
 };
 
 // Parameters in the order of their use, those of a router alone first: each line comes from memory.
@@ -127,12 +128,24 @@ __device__ __forceinline__ void init_ring(const Ring& ring, int members) {
   }
 }
 
+// Blocks of 64 columns of a thread block: whole chunks, but for the last.
+struct BlockRange {
+  std::int32_t first, count;
+};
+template <class Tile>
+__device__ __forceinline__ BlockRange blocks_of(std::int32_t num_blocks, int share) {
+  if (Tile::kShares == 1) return {0, num_blocks};
+  const std::int32_t chunks = (num_blocks + kBlocksPerChunk - 1) / kBlocksPerChunk;
+  const std::int32_t split = (chunks - min((chunks + 1) / 2, Tile::kMostKept)) * kBlocksPerChunk;
+  return share == 0 ? BlockRange{0, split} : BlockRange{split, num_blocks - split};
+}
+
 // One thread of copying warp `index`, which fills every kCopyingWarps-th stage. Experts from Gp on are not copied:
 // their accumulators hold anything and are not stored.
 template <class Tile>
 __device__ __forceinline__ void fill_stages(const Ring& ring, const CUtensorMap& rows,
-                                            const PrefillArguments& arguments, int share, int index, int member,
-                                            std::int64_t first_row, std::int32_t first_expert) {
+                                            const PrefillArguments& arguments, const BlockRange& range, int index,
+                                            int member, std::int64_t first_row, std::int32_t first_expert) {
   constexpr int kBlocksAtOnce = Tile::kCopyingWarps * Tile::kBlocksOfStage;
   static_assert(kBlocksPerChunk % kBlocksAtOnce == 0 && Tile::kCopyingWarps <= 2);
   auto expert_bytes =
@@ -142,15 +155,14 @@ __device__ __forceinline__ void fill_stages(const Ring& ring, const CUtensorMap&
   const bool is_pair = Tile::kMayPair && arguments.members > 1;
   if (is_pair) first_row += member * kWarpgroupRows;
   const std::int64_t block_bytes = std::int64_t{arguments.padded_gate_rows} * kLineBytes;  // of one part
-  const int first_block = share * kBlocksPerChunk + index * Tile::kBlocksOfStage;
+  const int first_block = range.first + index * Tile::kBlocksOfStage, end_of_range = range.first + range.count;
   const auto* experts = reinterpret_cast<const unsigned char*>(arguments.weight_tiles) +
                         std::int64_t{first_expert} * kLineBytes + first_block * block_bytes;
   RingPosition<Tile> position(ring);
   if (index > 0) position.template advance<1>();
 #pragma unroll 1
-  for (std::int32_t begin = share * kBlocksPerChunk; begin < arguments.num_blocks;
-       begin += Tile::kShares * kBlocksPerChunk) {
-    const std::int32_t end = min(begin + kBlocksPerChunk, arguments.num_blocks);
+  for (std::int32_t begin = range.first; begin < end_of_range; begin += kBlocksPerChunk) {
+    const std::int32_t end = min(begin + kBlocksPerChunk, end_of_range);
 #pragma unroll 1
     for (std::int32_t block = begin + index * Tile::kBlocksOfStage; block < end; block += kBlocksAtOnce) {
       const std::int32_t blocks = min(Tile::kBlocksOfStage, end - block);
@@ -175,7 +187,6 @@ __device__ __forceinline__ void fill_stages(const Ring& ring, const CUtensorMap&
       experts += kBlocksAtOnce * block_bytes;
       position.template advance<Tile::kCopyingWarps>();
     }
-    experts += (Tile::kShares - 1) * kBlocksPerChunk * block_bytes;
   }
 }
 
@@ -262,14 +273,14 @@ struct Multiplier {
 
   // take(the value of each chunk of this thread block).
   template <class Take>
-  __device__ __forceinline__ void multiply_chunks(std::int32_t num_blocks, int share, Take take) {
+  __device__ __forceinline__ void multiply_chunks(std::int32_t num_blocks, Take take) {
     Chain chain;
     clear(chain);
     if constexpr (Tile::kStaggers) {
       if (warpgroup == 1 && num_blocks > 1) wait_for_first_warpgroup();
     }
 #pragma unroll 1
-    for (std::int32_t begin = share * kBlocksPerChunk; begin < num_blocks; begin += Tile::kShares * kBlocksPerChunk) {
+    for (std::int32_t begin = 0; begin < num_blocks; begin += kBlocksPerChunk) {
       const std::int32_t end = min(begin + kBlocksPerChunk, num_blocks);
       std::uint32_t drained = 0;
 #pragma unroll 1
@@ -297,7 +308,6 @@ struct Multiplier {
   // The same with two chains in turn: the value of a chunk is taken while the next one is multiplied.
   template <class Take>
   __device__ __forceinline__ void multiply_chunks_in_turn(std::int32_t num_blocks, Take take) {
-    static_assert(Tile::kShares == 1);
     Chain even, odd;
     clear(even);
     clear(odd);
@@ -371,24 +381,31 @@ __device__ __forceinline__ void store_sums(const PrefillArguments& arguments, st
 // All warps that multiply, of whole warpgroups.
 template <class Tile>
 __device__ __forceinline__ void multiply(const Ring& ring, const typename Tile::Exchange& exchange,
-                                         const PrefillArguments& arguments, int share, std::int64_t num_rows,
-                                         std::int64_t first_row, std::int32_t first_expert, int warp) {
+                                         const PrefillArguments& arguments, const BlockRange& range, int share,
+                                         std::int64_t num_rows, std::int64_t first_row, std::int32_t first_expert,
+                                         int warp) {
   Multiplier<Tile> multiplier(ring, warp / kWarpgroupWarps, arguments.members);
-  if constexpr (Tile::kShares == 1) {
-    float sum[Tile::kExperts / 2] = {};
-    const auto fold_value = [&](const float(&value)[Tile::kExperts / 2]) { fold(value, sum); };
-    if constexpr (Tile::kChains == 2) {
-      multiplier.multiply_chunks_in_turn(arguments.num_blocks, fold_value);
+  float sum[Tile::kExperts / 2] = {};
+  std::uint32_t last_kept = exchange.place(warp);
+  const auto take = [&](const float(&value)[Tile::kExperts / 2]) {
+    if (Tile::kShares == 1 || share == 0) {
+      fold(value, sum);
     } else {
-      multiplier.multiply_chunks(arguments.num_blocks, share, fold_value);
+      exchange.keep(last_kept, value);
     }
-    store_sums<Tile>(arguments, num_rows, first_row, first_expert, warp, sum);
-  } else {
-    int round = 0;
-    multiplier.multiply_chunks(arguments.num_blocks, share,
-                               [&](const float(&value)[Tile::kExperts / 2]) { exchange.send(warp, round++, value); });
-    exchange.wait_until_read(warp, round);
+  };
+  if (Tile::kShares == 1 || range.count > 0) {  // of a single chunk the first block has none
+    if constexpr (Tile::kChains == 2) {
+      multiplier.multiply_chunks_in_turn(range.count, take);
+    } else {
+      multiplier.multiply_chunks(range.count, take);
+    }
   }
+  if constexpr (Tile::kShares > 1) {
+    if (share == 0) return exchange.send(warp, sum);
+    exchange.add_kept(warp, last_kept, sum);
+  }
+  store_sums<Tile>(arguments, num_rows, first_row, first_expert, warp, sum);
 }
 
 // What a block computes.
@@ -421,7 +438,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     prefill_kernel(const __grid_constant__ CUtensorMap rows, const __grid_constant__ PrefillArguments arguments) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char dynamic_shared[];
-  __shared__ std::uint64_t barriers[2 * Tile::kStages], exchanged[Tile::Exchange::kBarriers];
+  __shared__ std::uint64_t barriers[2 * Tile::kStages], exchanged[Tile::Exchange::kWarps];
   Ring ring{(shared_address(dynamic_shared) + kSwizzleBytes - 1) / kSwizzleBytes * kSwizzleBytes,
             shared_address(barriers)};
   keep_in_register(ring.stages);
@@ -429,8 +446,8 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   const int share = static_cast<int>(blockIdx.x) % Tile::kShares;
   const TilePlace place = place_of<Tile>(arguments);
   const bool is_pair = Tile::kMayPair && arguments.members > 1;
-  const typename Tile::Exchange exchange{ring.stages + Tile::kStages * Tile::kStageBytes, shared_address(exchanged),
-                                         share};
+  const typename Tile::Exchange exchange{ring.stages + Tile::kStages * Tile::kStageBytes, shared_address(exchanged)};
+  const BlockRange range = blocks_of<Tile>(arguments.num_blocks, share);
   // The same in all lanes, and known to be to the compiler.
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0);
   let_next_kernel_start();
@@ -460,24 +477,16 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   const std::int64_t first_row = min(row_of_tile, arguments.num_tokens - arguments.tile_rows);
   if (warp < Tile::kMultiplyingWarps) {
     if constexpr (Tile::kMovesRegisters) take_registers<240>();
-    multiply<Tile>(ring, exchange, arguments, share, num_rows, first_row, first_expert, warp);
+    multiply<Tile>(ring, exchange, arguments, range, share, num_rows, first_row, first_expert, warp);
   } else {
     if constexpr (Tile::kMovesRegisters) give_registers<24>();
     const int copier = warp - Tile::kMultiplyingWarps;
-    if (copier < Tile::kCopyingWarps) {
-      if (is_elected_lane()) {
-        fence_before_copies();
-        fill_stages<Tile>(ring, rows, arguments, share, copier, place.member, first_row, first_expert);
-      }
-    } else if constexpr (Tile::kShares > 1) {
-      const int index = copier - Tile::kCopyingWarps;
-      float sum[Tile::kExperts / 2] = {};
-      exchange.receive(index, static_cast<int>(ceil_div(arguments.num_blocks, kBlocksPerChunk)),
-                       [&](const float(&value)[Tile::kExperts / 2]) { fold(value, sum); });
-      store_sums<Tile>(arguments, num_rows, first_row, first_expert, share * Tile::kFoldingWarps + index, sum);
+    if (copier < Tile::kCopyingWarps && is_elected_lane()) {
+      fence_before_copies();
+      fill_stages<Tile>(ring, rows, arguments, range, copier, place.member, first_row, first_expert);
     }
   }
-  if (is_pair) {  // no block ends while the other may still copy to it
+  if (Tile::kShares > 1 || is_pair) {  // no block ends while what it sends, or is sent, has not come
     __syncwarp();
     sync_cluster_barriers();
   }
