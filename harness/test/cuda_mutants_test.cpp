@@ -59,10 +59,9 @@ TEST(CudaMutants, HaveAGuardInTheirSource) {
     // The selection and the fused forms are a source each and headers of their own.
     const std::string kernels = SAMEBITS_SOURCE_DIR "/kernels/";
     std::string text = read_text(kernels + mutant.source);
-    if (mutant.source == "select/choice_select.cu") text += read_text(kernels + "select/fold_finish.cuh");
+    if (mutant.source == "select/select.cu") text += read_text(kernels + "select/fold_finish.cuh");
     if (mutant.source == "logits/decode_wide.cu") text += read_text(kernels + "logits/decode_wide.cuh");
-    if (mutant.source == "fused/fused.cu") text += read_text(kernels + "select/lean.cuh");
-    if (mutant.source == "fused/few.cu") text += read_text(kernels + "fused/few_words.cuh");
+    if (mutant.source == "fused/fused.cu") text += read_text(kernels + "fused/words.cuh");
     EXPECT_NE(text.find(guard + "\n"), std::string::npos) << guard << " in " << mutant.source;
     EXPECT_FALSE(mutant.fault.empty()) << mutant.name;
   }

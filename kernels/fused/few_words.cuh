@@ -119,16 +119,6 @@ __device__ __forceinline__ bool receive_sums(const std::uint32_t* const (&words)
       }
     }
   } while (largest == kNoWord);
-#ifdef SAMEBITS_MUTANT_ROW_DEPENDENT_DISPATCH
-#pragma unroll
-  for (int e = 0; e < kOfThread; ++e) {
-#pragma unroll
-    for (int c = 0; c < kWords / 2; ++c) {
-      const std::uint32_t first = values[e][c];
-      values[e][c] = values[e][kWords - 1 - c], values[e][kWords - 1 - c] = first;
-    }
-  }
-#endif
 #pragma unroll
   for (int e = 0; e < kOfThread; ++e) {
     sums[e] = from_bits(values[e][0]);

@@ -70,6 +70,10 @@ __device__ __forceinline__ void clear_other_side(const Handover& handover, const
 template <int kBatch>
 __device__ __forceinline__ bool fold_words(const std::uint32_t* words, int num_words, int stride, int patience,
                                            float& sum) {
+#ifdef SAMEBITS_MUTANT_ROW_DEPENDENT_DISPATCH
+  words += (num_words - 1) * stride;
+  stride = -stride;
+#endif
   for (int first = 0; first < num_words; first += kBatch) {
     std::uint32_t values[kBatch];
     bool all_here = false;

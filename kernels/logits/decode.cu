@@ -56,7 +56,9 @@ __global__ void __launch_bounds__(32 * kMaxWarps, kOnePart ? 2 : 1)
   copy_tokens(call.input + first_row * call.input_stride + chunk * kChunkWidth, call.input_stride, num_rows,
               num_steps * kStepWidth, tokens);
   __pipeline_wait_prior(0);
+#ifndef SAMEBITS_MUTANT_MISSING_BARRIER
   __syncthreads();
+#endif
   if (!has_tile) return;
 
   Accumulator sums[kTokenTiles];

@@ -114,9 +114,7 @@ __device__ __forceinline__ void lean_select(Team team, const RouterView& router,
   if (kLean == Lean::kSoftmax) {
     softmax(team, lean_logits(memory), router.ranked_experts, memory.scores);
     for (int e = team.rank(); e < router.ranked_experts; e += team.size) lean_key(memory, bias, e, memory.scores[e]);
-#ifndef SAMEBITS_MUTANT_MISSING_BARRIER
     team.sync();
-#endif
   }
   if (kLean == Lean::kSigmoidGroups) mask_groups(team, router.spec, memory.keys, memory.group_ranks);
   if (team.warp() == 0) lean_columns(router, call, row, memory);

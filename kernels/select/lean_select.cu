@@ -21,7 +21,7 @@ constexpr std::int64_t kMostBlockRows = 256;  // rows of a call of which each ge
 template <Lean kLean, class Team>
 __device__ __forceinline__ void take_row(Team team, const RouterView& router, const CallView& call, std::int64_t row,
                                          const float* bias, const LeanMemory& memory) {
-  const float* sums = call.sums + static_cast<SumOffset>(row * call.num_sums * router.padded_gate_rows);
+  const float* sums = call.sums + row * call.num_sums * router.padded_gate_rows;
   const float* given = call.given_logits + row * call.given_logits_stride;
   for (int e = team.rank(); e < router.gate_rows; e += team.size) {
     const float logit = call.given_logits != nullptr
