@@ -68,5 +68,6 @@ if(SAMEBITS_BUILD_TESTS)
   add_dependencies(cuda_test samebits_cuda)  # it loads the library that lies beside it
   set_target_properties(cuda_test PROPERTIES
     LINKER_LANGUAGE CXX RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} BUILD_RPATH "$ORIGIN/lib")
+  samebits_read_headers_once(cuda_test <gtest/gtest.h>)
   gtest_discover_tests(cuda_test DISCOVERY_TIMEOUT 60)
 endif()

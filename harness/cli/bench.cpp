@@ -1,6 +1,7 @@
 // samebits bench: time of a router by row count, and on a GPU beside the floor. Timing only; nothing is judged.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdlib>

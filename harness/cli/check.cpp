@@ -1,5 +1,6 @@
 // samebits check: judge result files, made by `run` or by another program.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdio>

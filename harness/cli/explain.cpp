@@ -1,6 +1,7 @@
 // samebits explain: one row of a case, step by step, beside what a router returned and what known mistakes would.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
 
 #include "harness/cli/campaign.h"
 #include "harness/cli/explain_arithmetics.h"

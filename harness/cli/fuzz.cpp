@@ -1,5 +1,6 @@
 // samebits fuzz: known cases first; then generate, run, judge; shrink the first failure of each law.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <charconv>
 #include <cstdio>

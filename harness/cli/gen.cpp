@@ -1,5 +1,6 @@
 // samebits gen: the cases of `fuzz` with the same seed, as files.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <set>

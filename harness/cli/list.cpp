@@ -1,5 +1,6 @@
 // samebits list: what there is to name in other commands.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 

@@ -1,7 +1,6 @@
 // Options that several subcommands share, with the same words everywhere.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -16,6 +15,12 @@
 #include "harness/cli/progress.h"
 #include "harness/io/case_file.h"
 #include "oracle/spec/router_spec.h"
+
+// Sources that add options include CLI/CLI.hpp, which costs each that does three seconds to compile.
+namespace CLI {
+class App;
+class Validator;
+}  // namespace CLI
 
 namespace samebits::harness {
 

@@ -1,9 +1,12 @@
 // The command line: one subcommand a file.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
+
+namespace CLI {
+class App;
+}
 
 namespace samebits::harness {
 

@@ -1,5 +1,6 @@
 // samebits replay: run and judge case files again, with the answers that they state.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <cstdio>
 

@@ -1,5 +1,6 @@
 // samebits run: what a router answers to case files, as result files. No verdict.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <cstdio>
 

@@ -1,5 +1,6 @@
 // samebits show: a spec as it is resolved.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "harness/cli/options.h"
 #include "harness/cli/output.h"

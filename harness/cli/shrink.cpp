@@ -1,5 +1,6 @@
 // samebits shrink: a failing case file becomes one of a few numbers that fails the same law.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <stdexcept>
 

@@ -2,6 +2,7 @@
 #include "harness/cli/sweep.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 
