@@ -11,8 +11,8 @@ constexpr std::uintptr_t kRowAlignment = 16;  // bytes
 
 // The partial sums of the decode form are what it takes longer for with each row; the prefill form takes long for few
 // rows, but no longer for 64. So a large weight leaves the former for fewer rows: on an H200 Kimi-K3's gate (896
-// experts x 28 chunks) and selection take 11.8 us at 48 rows by the former, 12.7 at 64, and 11.6 by the latter. Its
-// front projection takes as long to be read, 22 us, by either, and then 4 more to split what the former leaves.
+// experts x 28 chunks) and selection take 11.8 us at 48 rows by the former, 12.7 at 64, and 11.6 at 53 by the latter.
+// Its front projection takes as long to be read, 22 us, by either, and then 4 more to split what the former leaves.
 std::int64_t decode_rows(const RouterView& router) {
   constexpr std::int64_t kLargeWeight = 512 * 28, kHugeWeight = 2048 * 28;
   const std::int64_t weight = std::int64_t{router.padded_gate_rows} * router.num_chunks;

@@ -208,11 +208,12 @@ INSTANTIATE_TEST_SUITE_P(, PrefillShapes,
                          });
 
 // Whatever the choice among the tiles is. Row counts and widths beyond a tile's, short last chunks, an odd number of
-// blocks of 64 columns, and one block alone.
+// blocks of 64 columns, one block alone, and more chunks than the second of two blocks keeps.
 TEST_F(Prefill, EveryTileEqualsThePlainForm) {
   constexpr std::int64_t kTokens = 700;
   for (const int parts : {1, 3}) {
-    for (const auto& [G, H] : {std::pair<std::int64_t, std::int64_t>{440, 2896}, {72, 4096}, {200, 16}, {8, 1344}}) {
+    for (const auto& [G, H] :
+         {std::pair<std::int64_t, std::int64_t>{440, 2896}, {72, 4096}, {200, 16}, {8, 1344}, {40, 8000}}) {
       const InputRows input(-1, kTokens, H);
       const Gate gate(make_weight(-1, parts, G, H), parts, G, G, H);
       const std::vector<std::uint32_t> plain = run(launch_logits_plain, gate, input, kTokens);
