@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/pdl.h"
 #include "kernels/dispatch/bookkeep_at_once.h"
+#include "kernels/dispatch/slots.h"
 #include "kernels/select/threads.cuh"
 
 namespace samebits::cuda {
@@ -16,6 +17,8 @@ constexpr int kThreads = 512;  // and slots of a block
 constexpr int kWarps = kThreads / kWarpSize;
 constexpr std::int64_t kMostSlots = std::int64_t{1} << 17;  // beyond, all reads of all blocks take longer than a sort
 constexpr std::int64_t kMostExperts = 1024;
+static_assert(kMostSlots + kMostExperts * (kLargestBlock - 1) + kMostSlots <= INT32_MAX,
+              "places, and a step of all threads beyond them, are int32");
 
 using Sums = std::uint64_t;  // of slots in the low half, of places in the padded blocks in the high one
 using Scan = cub::BlockScan<Sums, kThreads>;
@@ -155,8 +158,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 bool can_bookkeep_at_once(std::int64_t num_slots, std::int64_t gate_rows, std::int64_t block_size) {
-  // Places fit 31 bits, too.
-  return num_slots <= kMostSlots && gate_rows <= kMostExperts && block_size <= (std::int64_t{1} << 16);
+  return num_slots <= kMostSlots && gate_rows <= kMostExperts && block_size <= kLargestBlock;
 }
 
 cudaError_t launch_bookkeep_at_once(const std::int32_t* slot_ids, std::int64_t num_slots, std::int64_t num_places,

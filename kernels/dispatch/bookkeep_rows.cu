@@ -26,6 +26,8 @@ constexpr std::int64_t kMarkedRows = 128, kOnePartRows = 256, kClusterRows = 204
 constexpr std::int64_t kMultiprocessors = 132;
 constexpr std::int64_t kLeastTileRows = 32, kUsualTiles = 64, kMostSlots = std::int64_t{1} << 17;
 constexpr std::size_t kMostBytes = std::size_t{200} << 10;
+static_assert(kMostSlots + kMostThreads * (kLargestBlock - 1) + kMostTiles * kMostThreads <= INT32_MAX,
+              "places, and a step of all threads beyond them, are int32");
 
 struct RowsCall {
   std::int32_t experts, part_rows, columns, rows, share_rows;
@@ -360,7 +362,6 @@ cudaError_t launch(Kernel kernel, const Plan& plan, const RowsCall& rows, cudaSt
 }  // namespace
 
 bool can_bookkeep_rows(const RouterView& router, std::int64_t num_tokens, std::int64_t block_size) {
-  // Places fit 31 bits, too.
   if (num_tokens == 0 || num_tokens * router.columns > kMostSlots || router.gate_rows > kMostTileExperts) return false;
   const Plan plan = plan_of(router, num_tokens);
   return block_size <= kLargestBlock && plan.bytes <= kMostBytes &&

@@ -25,11 +25,14 @@ __device__ __forceinline__ SlotMemory slot_memory(const SlotShape& shape, unsign
           reinterpret_cast<std::int32_t*>(words + layout.to_place)};
 }
 
+// In what follows `threads` of the block's threads, no less than warps of all experts and the first ones, do it; others
+// may have ended.
+
 // Before take_ids and a barrier.
-__device__ __forceinline__ void clear_slots(const SlotShape& shape, const SlotMemory& memory) {
+__device__ __forceinline__ void clear_slots(const SlotShape& shape, const SlotMemory& memory, int threads) {
   const int count = shape.experts + shape.rows * shape.words_of_row;  // bits and ids
 #pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) memory.bits[i] = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += threads) memory.bits[i] = 0;
 }
 
 __device__ __forceinline__ int row_of_word(const SlotShape& shape, int word) {
@@ -53,11 +56,11 @@ __device__ __forceinline__ void take_ids(const SlotShape& shape, const SlotMemor
 }
 
 // The same from slot ids in memory, of all words of the rows.
-__device__ __forceinline__ void load_ids(const SlotShape& shape, const SlotMemory& memory,
-                                         const std::int32_t* slot_ids) {
+__device__ __forceinline__ void load_ids(const SlotShape& shape, const SlotMemory& memory, const std::int32_t* slot_ids,
+                                         int threads) {
   const int num_words = shape.rows * shape.words_of_row;
 #pragma unroll 1
-  for (int word = static_cast<int>(threadIdx.x); word < num_words; word += static_cast<int>(blockDim.x)) {
+  for (int word = static_cast<int>(threadIdx.x); word < num_words; word += threads) {
     const int row = row_of_word(shape, word), column = 2 * (word - row * shape.words_of_row);
     const std::int32_t* ids = slot_ids + row * shape.columns + column;
     take_ids(shape, memory, word, pair_of(__ldcg(ids), column + 1 < shape.columns ? __ldcg(ids + 1) : -1));
@@ -78,12 +81,12 @@ struct EarlierExperts {
 // barrier; a barrier follows.
 template <class Place>
 __device__ __forceinline__ void place_experts(const SlotShape& shape, const SlotBlocks& blocks,
-                                              const SlotMemory& memory, Place place) {
+                                              const SlotMemory& memory, int threads, Place place) {
   __shared__ uint2 of_warps[kWarpSize];
   const int rank = static_cast<int>(threadIdx.x), lane = rank % kWarpSize, warp = rank / kWarpSize;
   int each = 1;
 #pragma unroll 1
-  while (each * static_cast<int>(blockDim.x) < shape.experts) ++each;
+  while (each * threads < shape.experts) ++each;
   const int first = rank * each, last = min(first + each, shape.experts);
   uint2 mine{0, 0};
   std::uint32_t slots = 0, num_blocks = 0;
@@ -117,8 +120,9 @@ __device__ __forceinline__ void place_experts(const SlotShape& shape, const Slot
 
 // Both permutations and the slots of the padded form, of which num_sorted have an expert; a barrier comes before.
 __device__ __forceinline__ void place_slots(const SlotShape& shape, const SlotMemory& memory,
-                                            const std::uint32_t& num_sorted, const BookkeepOutputs& outputs) {
-  const int rank = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+                                            const std::uint32_t& num_sorted, const BookkeepOutputs& outputs,
+                                            int threads) {
+  const int rank = static_cast<int>(threadIdx.x);
 #pragma unroll 1
   for (int word = rank; word < shape.rows * shape.words_of_row; word += threads) {
     const std::uint32_t pair = memory.ids[word];
@@ -147,14 +151,14 @@ __device__ __forceinline__ void place_slots(const SlotShape& shape, const SlotMe
 }
 
 // All of it but what no slot and no expert takes, from the slot ids in memory. Shared memory of slot_bytes.
-__device__ __forceinline__ void bookkeep_from_memory(const SlotTask& task, unsigned char* shared) {
+__device__ __forceinline__ void bookkeep_from_memory(const SlotTask& task, int threads, unsigned char* shared) {
   __shared__ std::uint32_t num_sorted;
   const SlotShape& shape = task.shape;
   const BookkeepOutputs& outputs = task.outputs;
   const SlotMemory memory = slot_memory(shape, shared);
-  clear_slots(shape, memory);
+  clear_slots(shape, memory, threads);
   __syncthreads();
-  load_ids(shape, memory, task.slot_ids);
+  load_ids(shape, memory, task.slot_ids, threads);
   __syncthreads();
   const auto place = [&](int e, std::uint32_t slots, std::uint32_t num_blocks, const EarlierExperts& earlier) {
     const auto before = static_cast<std::int32_t>(earlier.slots), count = static_cast<std::int32_t>(slots);
@@ -174,9 +178,9 @@ __device__ __forceinline__ void bookkeep_from_memory(const SlotTask& task, unsig
     if (outputs.num_tokens_post_padded != nullptr && task.blocks.size > 0)
       *outputs.num_tokens_post_padded = end_block * task.blocks.size;
   };
-  place_experts(shape, task.blocks, memory, place);
+  place_experts(shape, task.blocks, memory, threads, place);
   __syncthreads();
-  place_slots(shape, memory, num_sorted, outputs);
+  place_slots(shape, memory, num_sorted, outputs, threads);
 }
 
 }  // namespace samebits::cuda

@@ -187,8 +187,8 @@ __device__ __forceinline__ bool receive_id(const std::uint32_t* word, int patien
   return true;
 }
 
-__device__ __noinline__ void bookkeep_slowly(const SlotTask& slots, unsigned char* shared) {
-  bookkeep_from_memory(slots, shared);
+__device__ __noinline__ void bookkeep_slowly(const SlotTask& slots, int threads, unsigned char* shared) {
+  bookkeep_from_memory(slots, threads, shared);
 }
 
 // A block that selects by softmax has four warps that rehearse, one on each of the multiprocessor's schedulers: they
@@ -333,7 +333,7 @@ __device__ __forceinline__ void select(const FewCall& few, const RouterView& rou
     is_left = leaves_bookkeeping(&few.state->rows_done, few.num_tokens, atomicAdd(&few.state->rows_done, 1u), 1);
   }
   __syncthreads();
-  if (is_left) bookkeep_slowly(slots, shared);
+  if (is_left) bookkeep_slowly(slots, few.row_threads, shared);  // those that rehearse have ended
 }
 
 // By a block of its own. Its code runs once before there are ids, so that it need not come from memory afterwards.
@@ -366,7 +366,7 @@ __device__ __forceinline__ void bookkeep_all(const FewCall& few, const SlotTask&
   }
   if (rank == 0) is_left = leaves_bookkeeping(&few.state->rows_done, few.num_tokens, came_before, amount);
   __syncthreads();
-  if (is_left) bookkeep_slowly(slots, shared);
+  if (is_left) bookkeep_slowly(slots, static_cast<int>(blockDim.x), shared);
 }
 
 template <Lean kLean, int kChunks, int kWarps, int kTokenTiles>
@@ -469,7 +469,7 @@ FewCall few_call(const RouterView& router, const CallView& call, const Handover&
   few.ids = call.topk_ids;
   few.weights_out = call.topk_weights;
   few.logits = call.router_logits;
-  few.slot_ids = call.slot_ids;
+  few.slot_ids = ids_of_slots(call);
   few.ids_stride = static_cast<std::int32_t>(call.ids_stride);
   few.weights_stride = static_cast<std::int32_t>(call.weights_stride);
   few.logits_stride = static_cast<std::int32_t>(call.router_logits_stride);

@@ -35,11 +35,13 @@ __device__ __forceinline__ void fill_slots(int rank, int num_slots, const SlotBl
                                            const BookkeepOutputs& outputs, SlotCounts& counts) {
   counts.of_warps[rank] = 0;
   if (outputs.slot_of_position != nullptr && rank < num_slots) outputs.slot_of_position[rank] = -1;
-  const int threads = static_cast<int>(blockDim.x);
+  // Up to 2^31 - 1 places, so that a step beyond the last is no int.
+  const unsigned first = static_cast<unsigned>(rank), threads = blockDim.x, room = static_cast<unsigned>(blocks.room);
+  const unsigned places = room * static_cast<unsigned>(blocks.size);
 #pragma unroll 1
-  for (int i = rank; outputs.expert_ids != nullptr && i < blocks.room; i += threads) outputs.expert_ids[i] = -1;
+  for (unsigned i = first; outputs.expert_ids != nullptr && i < room; i += threads) outputs.expert_ids[i] = -1;
 #pragma unroll 1
-  for (int i = rank; outputs.sorted_token_ids != nullptr && i < blocks.room * blocks.size; i += threads)
+  for (unsigned i = first; outputs.sorted_token_ids != nullptr && i < places; i += threads)
     outputs.sorted_token_ids[i] = num_slots;
 }
 
