@@ -95,6 +95,13 @@ void* advance_bytes(void* data, std::int64_t bytes) {
   return advance(static_cast<unsigned char*>(data), bytes);
 }
 
+// Where the bookkeeping finds the ids: the caller's, if they are int32 without gaps and it only reads them.
+bool reads_topk_ids(const Call& call) {
+  const samebits_tensor& ids = call.outputs.topk_ids;
+  return call.bookkeeper == Bookkeeper::kRows && ids.dtype == SAMEBITS_INT32 &&
+         (ids.row_stride == call.router.view.columns || call.inputs.num_tokens == 1);
+}
+
 // What the kernels read and write for the rows [first, first + rows). The input of the gate is left out.
 CallView view_of_slice(const Call& call, std::int64_t first, std::int64_t rows) {
   const samebits_inputs& in = call.inputs;
@@ -121,7 +128,8 @@ CallView view_of_slice(const Call& call, std::int64_t first, std::int64_t rows) 
   view.topk_weights = advance_bytes(out.topk_weights.data, first * view.weights_stride * (view.weights_bf16 ? 2 : 4));
   view.router_logits_stride = out.router_logits.row_stride;
   view.router_logits = advance(static_cast<float*>(out.router_logits.data), first * view.router_logits_stride);
-  if (wants_bookkeeping(out)) view.slot_ids = call.workspace.slot_ids + first * call.router.view.columns;
+  if (wants_bookkeeping(out) && !reads_topk_ids(call))
+    view.slot_ids = call.workspace.slot_ids + first * call.router.view.columns;
   return view;
 }
 
@@ -135,7 +143,8 @@ void launch_bookkeeping(const Call& call, cudaStream_t stream) {
   const BookkeepOutputs outputs = bookkeep_outputs(call.outputs);
   CallView view{};
   view.num_tokens = call.inputs.num_tokens;
-  view.slot_ids = call.workspace.slot_ids;
+  view.slot_ids =
+      reads_topk_ids(call) ? static_cast<std::int32_t*>(call.outputs.topk_ids.data) : call.workspace.slot_ids;
   if (call.bookkeeper == Bookkeeper::kRows) {
     return check(launch_bookkeep_rows(router, view, outputs, call.workspace.tile_counts, stream),
                  "launch_bookkeep_rows");

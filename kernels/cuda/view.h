@@ -61,7 +61,7 @@ struct CallView {
   std::int64_t weights_stride;
   float* router_logits;  // [T, G]
   std::int64_t router_logits_stride;
-  std::int32_t* slot_ids;  // [T * K] for the bookkeeping, -1: none
+  std::int32_t* slot_ids;  // [T * K] for the bookkeeping, -1: none; null where it is not, or reads topk_ids
 };
 
 // Rows that are not padding.

@@ -70,12 +70,17 @@ struct SlotTask {
   const std::int32_t* slot_ids;  // of the call, for whoever did not wait
 };
 
+// [T * K] ids, where the selection writes those of slots, or has none of them to write as topk_ids are the same.
+inline std::int32_t* ids_of_slots(const CallView& call) {
+  return call.slot_ids != nullptr ? call.slot_ids : static_cast<std::int32_t*>(call.topk_ids);
+}
+
 inline SlotTask slot_task(const RouterView& router, const CallView& call, const BookkeepOutputs* outputs) {
   if (outputs == nullptr) return {};
   const SlotUnits units = slot_units(router);
   return {true, slot_shape(call.num_tokens * units.of_row, units.columns, router.gate_rows),
           slot_blocks(call.num_tokens * router.columns, router.gate_rows, outputs->block_size), *outputs,
-          call.slot_ids};
+          ids_of_slots(call)};
 }
 
 }  // namespace samebits::cuda

@@ -125,10 +125,36 @@ TEST_F(BookkeepRouteTest, FromGivenLogits) {
 }
 
 TEST_F(BookkeepRouteTest, ByTilesOfRows) {
-  compare_calls({257, 1024, 33, 300, 256, 4200, 1, 2057}, false);
+  compare_calls({257, 1024, 33, 300, 256, 4200, 1, 1025, 2057}, false);
 }
 
-// Tiles of up to 128 rows, and the sort beyond them.
+// Where the caller's ids are not int32 without gaps, the selection writes those of slots as well.
+TEST_F(BookkeepRouteTest, IdsOfTheCallerThatAreNoSlots) {
+  const samebits_router_spec spec = sigmoid_bias_spec(256, 128, 8);
+  const Constants constants = random_constants(spec, 3);
+  const DeviceRouter router(spec, abi_constants(spec, constants));
+  const TestRouter cpu_router(spec, constants);
+  for (const std::int64_t t : {1, 9, 40, 100, 300, 1500}) {
+    CallOptions options;
+    options.bookkeeping = true;
+    options.block_size = 16;
+    const std::vector<std::uint16_t> hidden = normal_bf16(9, t * 256);
+    const Routed right = cpu_router.route(hidden, options);
+    for (const bool wide : {false, true}) {
+      DeviceCall call(router, hidden, options);
+      const std::int64_t stride = wide ? 8 : 9;
+      const DeviceArray<std::int64_t> ids(static_cast<std::size_t>(t * stride));
+      samebits_tensor& tensor = call.outputs().topk_ids;
+      tensor.data = ids.data(), tensor.row_stride = stride, tensor.dtype = wide ? SAMEBITS_INT64 : SAMEBITS_INT32;
+      ASSERT_EQ(call.launch(), SAMEBITS_OK) << router.error();
+      Routed found = call.read();
+      found.ids = right.ids;
+      expect_same(found, right, "T = " + std::to_string(t) + (wide ? ", int64" : ", with a gap"));
+    }
+  }
+}
+
+// Clusters of up to 16 blocks, tiles, and the sort beyond them.
 TEST_F(BookkeepRouteTest, OfManyRows) {
   for (const samebits_router_spec& spec : {sigmoid_bias_spec(16, 96, 4), softmax(40, 6)}) {
     samebits_router_spec narrow = spec;
@@ -136,7 +162,7 @@ TEST_F(BookkeepRouteTest, OfManyRows) {
     const Constants constants = random_constants(narrow, 3);
     const DeviceRouter router(narrow, abi_constants(narrow, constants));
     const TestRouter cpu_router(narrow, constants);
-    for (const std::int64_t t : {8192, 8193, 20000, 32768, 33000, 70000}) {
+    for (const std::int64_t t : {2049, 8192, 8193, 20000, 32768, 32769, 70000}) {
       CallOptions options;
       options.bookkeeping = true;
       options.block_size = 64;
