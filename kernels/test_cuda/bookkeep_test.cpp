@@ -168,6 +168,15 @@ void expect_same(const Shape& shape, Ids kind, unsigned wanted) {
   }
 }
 
+template <class Shapes>
+void expect_same_of(const Shapes& shapes) {
+  for (const Shape& shape : shapes) {
+    const bool blocks = shape.block_size > 0;
+    for (const Ids kind : {Ids::kUniform, Ids::kOneExpert, Ids::kNone, Ids::kFewWithout})
+      expect_same(shape, kind, blocks ? 0x7f : 0x0f);
+  }
+}
+
 class BookkeepTest : public DeviceTest {};
 
 TEST_F(BookkeepTest, EqualsTheCpu) {
@@ -179,16 +188,39 @@ TEST_F(BookkeepTest, EqualsTheCpu) {
       {8192, 16, 896, 64},  {700, 40, 100, 16},   {17, 8, 288, 64},    {33, 8, 256, 1},     {64, 6, 384, 100000},
       {255, 8, 128, 16},    {256, 8, 288, 64},    {513, 8, 288, 64},   {1024, 8, 256, 64},  {1025, 16, 896, 64},
       {2048, 8, 512, 128},  {4096, 8, 288, 64},   {4096, 16, 896, 64}, {8191, 8, 384, 64}};
-  for (const Shape& shape : shapes) {
-    const bool blocks = shape.block_size > 0;
-    for (const Ids kind : {Ids::kUniform, Ids::kOneExpert, Ids::kNone, Ids::kFewWithout}) {
-      expect_same(shape, kind, blocks ? 0x7f : 0x0f);
+  expect_same_of(shapes);
+}
+
+// Rows, or slots where an id may come twice in a row, at which the way changes.
+TEST_F(BookkeepTest, EqualsTheCpuWhereTheWayChanges) {
+  std::vector<Shape> shapes;
+  for (const std::int64_t units : {32, 64, 128, 256, 1024, 2048}) {
+    for (const std::int64_t more : {0, 1}) {
+      for (const std::int32_t gate_rows : {128, 256, 288, 384}) shapes.push_back({units + more, 4, gate_rows, 16});
+      shapes.push_back({units + more, 1, 513, 3});
     }
   }
+  for (const Shape& shape :
+       {Shape{32768, 1, 300, 16}, Shape{32769, 1, 300, 16}, Shape{32768, 4, 64, 0}, Shape{4096, 8, 512, 64},
+        Shape{16384, 8, 512, 64}, Shape{2049, 16, 896, 64}, Shape{2048, 16, 896, 64}, Shape{512, 64, 400, 16}})
+    shapes.push_back(shape);
+  expect_same_of(shapes);
+}
+
+// Around the largest block that counts as it is.
+TEST_F(BookkeepTest, LargeBlocks) {
+  std::vector<Shape> shapes;
+  for (const std::int32_t block_size : {65535, 65536, 65537})
+    for (const std::int64_t rows : {20, 200}) shapes.push_back({rows, 4, 12, block_size});
+  shapes.push_back({70000, 2, 3, 65536});
+  expect_same_of(shapes);
 }
 
 TEST_F(BookkeepTest, WritesWhatIsWanted) {
-  for (unsigned wanted = 0; wanted < 0x80; ++wanted) expect_same({70, 3, 20, 8}, Ids::kFewWithout, wanted);
+  for (unsigned wanted = 0; wanted < 0x80; ++wanted) {
+    expect_same({70, 3, 20, 8}, Ids::kFewWithout, wanted);
+    expect_same({1100, 3, 20, 8}, Ids::kFewWithout, wanted);
+  }
 }
 
 TEST_F(BookkeepTest, ManySlots) {

@@ -47,6 +47,12 @@ samebits_router_spec softmax(std::int32_t hidden_size, std::int32_t experts, std
   return spec;
 }
 
+samebits_router_spec softmax_with_bias(std::int32_t hidden_size, std::int32_t experts, std::int32_t k) {
+  samebits_router_spec spec = sigmoid_bias_spec(hidden_size, experts, k);
+  spec.score_func = SAMEBITS_SCORE_SOFTMAX;
+  return spec;
+}
+
 std::vector<samebits_router_spec> specs() {
   samebits_router_spec floor = sigmoid_bias_spec(1024, 5, 5);
   floor.eps_mode = SAMEBITS_EPS_CLAMP_MIN;
@@ -61,6 +67,13 @@ std::vector<samebits_router_spec> specs() {
           sqrt_softplus(256, 512, 1),
           softmax(2048, 128, 8),
           softmax(768, 200, 7),
+          softmax(512, 385, 8),  // no threads that rehearse
+          softmax(512, 512, 8),
+          softmax(512, 20, 4),  // fewer experts than lanes
+          sigmoid_bias_spec(512, 24, 8),
+          sqrt_softplus(512, 17, 3),
+          softmax_with_bias(512, 160, 6),
+          softmax_with_bias(512, 480, 8),
           sigmoid_bias_spec(7168, 896, 16),  // two experts a thread
           sigmoid_bias_spec(512, 520, 8),
           sqrt_softplus(1280, 768, 16),

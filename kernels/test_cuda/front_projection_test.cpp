@@ -311,6 +311,22 @@ TEST_F(FrontProjectionTest, SlicesChangeNoBit) {
   }
 }
 
+// Outputs that tiles store themselves, one row more than a slice has.
+TEST_F(FrontProjectionTest, SlicesOfAlignedOutputsChangeNoBit) {
+  constexpr std::int64_t kRows = 65537;
+  const FrontCase front(plain_spec(64, 16, 2), {{24, SAMEBITS_BF16}}, kRows);
+  const std::vector<std::vector<std::uint8_t>> right = right_outputs(front);
+  const DeviceFront device(front);
+  for (const std::int32_t valid : {65537, 65536, 40000}) {
+    const DeviceArray<std::int32_t> num_valid_rows(std::vector<std::int32_t>{valid});
+    samebits_inputs inputs = device.inputs(0, kRows);
+    inputs.num_valid_rows = num_valid_rows.data();
+    const Outputs outputs(front, kRows, 0);
+    ASSERT_EQ(device.project(inputs, outputs), SAMEBITS_OK) << device.error();
+    outputs.expect(right, 0, valid, "valid " + std::to_string(valid));
+  }
+}
+
 // Through the library's own functions, because the hook is not part of the ABI.
 TEST_F(FrontProjectionTest, FormsGiveTheSameBits) {
   const FrontCase front(plain_spec(512, 40, 4), {{72, SAMEBITS_BF16}, {30, SAMEBITS_FP32}}, 300);

@@ -236,13 +236,15 @@ TEST_F(Prefill, EveryTileStoresPieces) {
     std::int32_t first_column, end_column, bf16;
     std::int64_t stride;
   };
-  constexpr std::int64_t kTokens = 200, kGateRows = 440, kHiddenSize = 528;
-  const std::vector<Piece> pieces{{0, 56, 0, 58}, {64, 264, 1, 204}, {272, 280, 0, 8}, {288, 440, 1, 152}};
+  // Above 2,048 rows two blocks of some tiles copy their rows together; the width has an even number of slices of each
+  // of them.
+  constexpr std::int64_t kTokens = 2100, kGateRows = 384, kHiddenSize = 528;
+  const std::vector<Piece> pieces{{0, 56, 0, 58}, {64, 264, 1, 204}, {272, 280, 0, 8}, {288, 384, 1, 96}};
   const InputRows input(-1, kTokens, kHiddenSize);
   const Gate gate(make_weight(-1, 1, kGateRows, kHiddenSize), 1, kGateRows, kGateRows, kHiddenSize);
   const std::vector<std::uint32_t> plain = run(launch_logits_plain, gate, input, kTokens);
   for (int tile = 0; tile < num_prefill_tiles(gate.view); ++tile) {
-    for (const std::int64_t T : {std::int64_t{3}, std::int64_t{64}, kTokens}) {
+    for (const auto& [T, valid] : {std::pair<std::int64_t, std::int64_t>{3, 3}, {64, 64}, {200, 200}, {2100, 1990}}) {
       OutputPieces outputs{};
       std::vector<std::unique_ptr<DeviceArray<std::uint8_t>>> arrays;
       for (const Piece& piece : pieces) {
@@ -252,12 +254,15 @@ TEST_F(Prefill, EveryTileStoresPieces) {
         outputs.pieces[outputs.count++] = {arrays.back()->data(), piece.stride, piece.first_column, piece.end_column,
                                            piece.bf16};
       }
-      check(launch_prefill_tile_outputs(tile, gate.view, call_of(input, T, nullptr), outputs, nullptr), "launch");
+      CallView call = call_of(input, T, nullptr);
+      const DeviceArray<std::int32_t> num_valid_rows(std::vector<std::int32_t>{static_cast<std::int32_t>(valid)});
+      if (valid < T) call.num_valid_rows = num_valid_rows.data();
+      check(launch_prefill_tile_outputs(tile, gate.view, call, outputs, nullptr), "launch");
       for (std::size_t i = 0; i < pieces.size(); ++i) {
         const Piece& piece = pieces[i];
         const std::int64_t width = piece.bf16 ? 2 : 4;
         std::vector<std::uint8_t> right(arrays[i]->size(), kPoisonByte);
-        for (std::int64_t place = 0; place < T * piece.stride; ++place) {
+        for (std::int64_t place = 0; place < valid * piece.stride; ++place) {
           const std::int64_t column = piece.first_column + place % piece.stride;
           if (column >= piece.end_column) continue;
           const std::uint32_t bits =

@@ -202,12 +202,14 @@ bool make_groups_near(const samebits_router_spec& spec, const std::vector<float>
 // Which groups are kept is told by exact keys alone, in most rows.
 TEST_F(Select, GroupsThatAreNear) {
   constexpr std::int64_t kRows = 300;
-  for (std::uint64_t seed = 0; seed < 48; ++seed) {
+  constexpr struct { std::int32_t groups, kept; } kGroups[] = {{8, 3}, {4, 3}, {2, 1}, {16, 5}, {32, 9}};
+  for (std::uint64_t seed = 0; seed < 80; ++seed) {
     samebits_router_spec spec = cpu::test::sigmoid_bias_spec(0, 256, seed % 4 < 2 ? 8 : 12);
-    spec.n_group = seed / 4 % 2 == 0 ? 8 : 4, spec.topk_group = 3;
+    const auto [groups, kept] = kGroups[seed / 4 % std::size(kGroups)];
+    spec.n_group = groups, spec.topk_group = kept;
     spec.group_score = seed % 2 == 0 ? SAMEBITS_GROUP_SCORE_TOP2_SUM : SAMEBITS_GROUP_SCORE_MAX;
-    spec.group_mask = seed / 8 % 2 == 0 ? SAMEBITS_GROUP_MASK_NEG_INF : SAMEBITS_GROUP_MASK_ZERO;
-    if (seed % 5 == 0) spec.selection_bias_dtype = SAMEBITS_DTYPE_NONE, spec.num_bias_variants = 0;
+    spec.group_mask = seed / 20 % 2 == 0 ? SAMEBITS_GROUP_MASK_NEG_INF : SAMEBITS_GROUP_MASK_ZERO;
+    if (seed % 7 == 0) spec.selection_bias_dtype = SAMEBITS_DTYPE_NONE, spec.num_bias_variants = 0;
     const std::vector<float> bias = draw_constants(spec, seed).selection_bias;
     std::vector<float> logits;
     std::int64_t near = 0;
