@@ -7,7 +7,6 @@
 #include "kernels/fused/few.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "kernels/cuda/pdl.h"
 #include "kernels/fused/few_slots.cuh"
@@ -18,17 +17,14 @@
 #include "kernels/select/choice_columns.cuh"
 #include "kernels/select/copy_bias.cuh"
 #include "kernels/select/lean.cuh"
-#include "kernels/select/wide_choice.cuh"
 
 namespace samebits::cuda {
 namespace {
 
 constexpr int kMaxRows = 16;
 static_assert(kMaxRows * kMostChosen <= kMostSlots);
-constexpr int kCopyingThreads = 4 * kWarpSize;    // the fewest that copy the tokens ...
-constexpr int kFewestCopyingWarps = 2;            // ... but where experts are many
+constexpr int kCopyingThreads = 4 * kWarpSize;    // the fewest that copy the tokens
 constexpr int kFewestRowThreads = 4 * kWarpSize;  // of the choice
-static_assert(kWideThreads == kMaxSelectThreads);
 
 // What the launch reads of router, call and hand-over, in the order of its use.
 struct FewCall {
@@ -57,7 +53,13 @@ struct FewCall {
 };
 
 __device__ __forceinline__ int rows_of(const FewCall& few) {
-  return few.num_valid_rows == nullptr ? few.num_tokens : min(max(__ldg(few.num_valid_rows), 0), few.num_tokens);
+  // Without a branch, see use_fragments.
+  std::int32_t rows = few.num_tokens;
+  asm volatile("{\n.reg .pred p;\nsetp.ne.u64 p, %1, 0;\n@p ld.global.s32 %0, [%1];\n}"
+               : "+r"(rows)
+               : "l"(few.num_valid_rows)
+               : "memory");
+  return min(max(rows, 0), few.num_tokens);
 }
 
 __device__ __forceinline__ Handover handover_of(const FewCall& few) {
@@ -71,51 +73,59 @@ __device__ __forceinline__ void arrive(const FewCall& few) {
                : "memory");
 }
 
-template <int kTokenTiles, int kOfThread>
+struct SomeThreads {
+  unsigned barrier, threads;
+  __device__ __forceinline__ void sync() const {
+    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+  }
+};
+
+template <int kTokenTiles>
 __device__ __forceinline__ void multiply(const FewCall& few) {
   __shared__ alignas(16) std::uint16_t tokens[kTokenTiles * kTileTokens][kSharedStride];
   const int lane = Warp().rank(), warp = Block().warp();
   const int chunk = static_cast<int>(blockIdx.x) * few.group_magic >> 16;
   const int tile = (static_cast<int>(blockIdx.x) - chunk * few.groups) * few.warps + warp;
   const bool has_tile = warp < few.warps && tile < few.tiles;
-  Fragment weights[kChunkSteps];
-  if (has_tile) {
-    const Fragment* fragments = few.weights + ((tile * few.chunks + chunk) * kChunkSteps * kFragmentLanes + lane);
-#pragma unroll
-    for (int s = 0; s < kChunkSteps; ++s) weights[s] = __ldg(fragments + s * kFragmentLanes);
-  }
-  wait_for_previous_kernel();
-  // The warps without a tile copy, a row each at a time. Padding rows are read, too, rather than wait for their number.
-  if (warp >= few.warps) {
+  __shared__ HandoverState shared_state;
+  const SomeThreads all{1, blockDim.x};
+  HandoverState state;
+  if (warp < few.warps) {
+    Fragment weights[kChunkSteps];
+    const int loaded_tile = min(tile, few.tiles - 1);
+    load_chunk(few.weights + ((loaded_tile * few.chunks + chunk) * kChunkSteps * kFragmentLanes + lane), weights);
+    wait_for_previous_kernel();
+    const int rows = rows_of(few), num_rows = has_tile ? rows : 0;
+    all.sync();
+    state = shared_state;
+    std::uint32_t* words = few.words + side_of(state) * kWordsOfSide;
+    Accumulator sums[kTokenTiles];
+    run_chains(weights, tokens, lane, sums);
+    if constexpr (kTokenTiles == 1) {
+      write_side_by_side(words, few.chunks, num_rows, chunk, tile, lane, sums[0]);
+    } else {
+      write_rows(words, few.chunks, num_rows, chunk, tile, lane, sums);
+    }
+  } else {
+    // These warps copy, a row each at a time. Padding rows are read, too, rather than wait for their number.
+    wait_for_previous_kernel();
     const int copying_warps = static_cast<int>(blockDim.x) / kWarpSize - few.warps;
     const std::uint16_t* column = few.input + chunk * kChunkWidth + lane * 8;
     for (int row = warp - few.warps; row < few.num_tokens; row += copying_warps) {
       __pipeline_memcpy_async(&tokens[row][lane * 8], column + std::int64_t{row} * few.input_stride, sizeof(uint4));
     }
     __pipeline_commit();
+    state = read_state(handover_of(few));
+    if (warp == few.warps) shared_state = state;
+    __pipeline_wait_prior(0);
+    all.sync();
   }
-  const HandoverState state = read_state(handover_of(few));
-  const int num_rows = rows_of(few);
-  __pipeline_wait_prior(0);
-  __syncthreads();
   const int side = side_of(state);
-  if (has_tile) {
-    std::uint32_t* words = few.words + side * kWordsOfSide;
-    if constexpr (kTokenTiles == 1) {
-      Accumulator sums[1] = {};
-#pragma unroll
-      for (int s = 0; s < kChunkSteps; ++s) multiply_tile(sums[0], weights[s], tokens_of_step(tokens, 0, s, lane));
-      write_side_by_side<kOfThread>(words, few.chunks, num_rows, chunk, tile, lane, sums[0]);
-    } else {
-      write_rows<kOfThread>(words, few.chunks, num_rows, chunk, tile, lane,
-                            multiply_halves(weights, [&](int n, int s) { return tokens_of_step(tokens, n, s, lane); }));
-    }
-  }
   if (threadIdx.x == 0) {
     arrive(few);
     if (blockIdx.x == 0) {
       few.state->used[side] =
-          static_cast<std::uint32_t>(few.num_tokens * words_of_row<kTokenTiles, kOfThread>(few.chunks) + kMostSlots);
+          static_cast<std::uint32_t>(few.num_tokens * words_of_row<kTokenTiles>(few.chunks) + kMostSlots);
     }
   }
   clear_other_side(handover_of(few), state, static_cast<unsigned>(few.multiplying_blocks));
@@ -130,35 +140,22 @@ __device__ __forceinline__ Column column_of(const FewCall& few, int row, int col
           few.slot_ids + (row * few.sizes.k + column)};
 }
 
-// The logits of a thread's experts, which are kMaxSelectThreads apart.
-template <int kOfThread>
-struct Logits {
-  float values[kOfThread];
-};
-
-// A row that block_choice.cuh or wide_choice.cuh does not serve, or whose words have not come. The logits are this
-// thread's, if received.
-template <Lean kLean, int kOfThread>
+// A row that block_choice.cuh does not serve, or whose words have not come. The logit is this thread's, if received.
+template <Lean kLean>
 __device__ __noinline__ void select_slowly(const RouterView& router, const CallView& call, int row, int threads,
-                                           bool received, Logits<kOfThread> logits, bool has_answer, const float* bias,
+                                           bool received, float logit, bool has_answer, const float* bias,
                                            unsigned char* shared) {
   Block block;
   block.size = threads;
   const LeanMemory memory = lean_memory(router.gate_rows, shared);
   const bool complete = block.sync_all(received);
   if (!complete) multiply_row(block, router, call.input + row * call.input_stride, memory.scores);
-#pragma unroll
-  for (int i = 0; i < kOfThread; ++i) {
-    const int expert = block.rank() + i * kMaxSelectThreads;
-    if (!complete && expert < router.gate_rows) logits.values[i] = lean_logit(router, memory.scores[expert]);
-  }
+  const int expert = block.rank();
+  if (!complete && expert < router.gate_rows) logit = lean_logit(router, memory.scores[expert]);
   block.sync();
-#pragma unroll
-  for (int i = 0; i < kOfThread; ++i) {
-    const int expert = block.rank() + i * kMaxSelectThreads;
-    if (expert >= router.gate_rows) continue;
-    if (call.router_logits != nullptr) call.router_logits[row * call.router_logits_stride + expert] = logits.values[i];
-    take_logit<kLean>(memory, bias, expert, logits.values[i]);
+  if (expert < router.gate_rows) {
+    if (call.router_logits != nullptr) call.router_logits[row * call.router_logits_stride + expert] = logit;
+    take_logit<kLean>(memory, bias, expert, logit);
   }
   block.sync();
   if (has_answer) {
@@ -172,7 +169,7 @@ __device__ __noinline__ void select_slowly(const RouterView& router, const CallV
 // more than the id, so that -1 is no kNoWord.
 template <int kTokenTiles>
 __device__ __forceinline__ std::uint32_t* id_words(const FewCall& few, const HandoverState& state) {
-  return few.words + side_of(state) * kWordsOfSide + few.num_tokens * words_of_row<kTokenTiles, 1>(few.chunks);
+  return few.words + side_of(state) * kWordsOfSide + few.num_tokens * words_of_row<kTokenTiles>(few.chunks);
 }
 __device__ __forceinline__ void write_id(std::uint32_t* word, std::int32_t id) {
   write_word_bits(word, static_cast<std::uint32_t>(id + 1));
@@ -194,16 +191,10 @@ __device__ __noinline__ void bookkeep_slowly(const SlotTask& slots, int threads,
 // A block that selects by softmax has four warps that rehearse, one on each of the multiprocessor's schedulers: they
 // choose once from logits that nobody asked for, in memory of their own, while the others look for their words. So
 // these find their instructions in the multiprocessor, which for this long way would otherwise come when the words are
-// there.
-template <Lean kLean>
-inline constexpr bool kRehearses = kLean == Lean::kSoftmax;
+// there. Of more than kSideBySideRows rows it takes 0.2 to 0.3 us more than it gives.
+template <Lean kLean, int kTokenTiles>
+inline constexpr bool kRehearses = (kLean == Lean::kSoftmax) && (kTokenTiles == 1);
 constexpr int kRehearsingThreads = 4 * kWarpSize;
-struct SomeThreads {
-  unsigned barrier, threads;
-  __device__ __forceinline__ void sync() const {
-    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-  }
-};
 template <class Choice>
 __device__ __forceinline__ void clear_rehearsal(int rank, Choice& choice) {
   static_assert(sizeof(Choice) % sizeof(uint4) == 0);
@@ -212,35 +203,17 @@ __device__ __forceinline__ void clear_rehearsal(int rank, Choice& choice) {
     reinterpret_cast<uint4*>(&choice)[i] = uint4{};
 }
 
-// Experts of a thread in the kernel of so many warps of experts.
-template <int kWarps>
-inline constexpr int kOfThread = kWarps <= kMostChoiceWarps ? 1 : kWideKeys;
-inline constexpr int kWideWarps = kMostWideExperts / kWarpSize;
-
-template <Lean kLean, int kWarps, class Team>
-__device__ __forceinline__ bool choose(const Team& team, const ChoiceThread& thread, const ChoiceSizes& sizes,
-                                       const Logits<1>& logits, const float (&biases)[1], bool ready,
-                                       BlockChoice& choice) {
-  return choose_by_block<kLean, kWarps>(team, thread, sizes, logits.values[0], biases[0], ready, choice);
-}
-template <Lean kLean, int kWarps, class Team>
-__device__ __forceinline__ bool choose(const Team&, const ChoiceThread& thread, const ChoiceSizes&,
-                                       const Logits<kWideKeys>& logits, const float (&biases)[kWideKeys], bool ready,
-                                       WideChoice& choice) {
-  return choose_wide<kLean>(thread, logits.values, biases, ready, choice);
-}
-
 template <Lean kLean, int kChunks, int kWarps, int kTokenTiles>
 __device__ __forceinline__ void select(const FewCall& few, const RouterView& router, const CallView& call,
                                        const SlotTask& slots) {
-  constexpr int kExperts = kOfThread<kWarps>;
+  constexpr bool kSomeRehearse = kRehearses<kLean, kTokenTiles>;
   extern __shared__ __align__(16) unsigned char shared[];
-  __shared__ std::conditional_t<kExperts == 1, BlockChoice, WideChoice> choices[kRehearses<kLean> ? 2 : 1];
-  __shared__ ColumnRule rules[kRehearses<kLean> ? 2 : 1];  // parameters are slow to reach where the row waits for them
+  __shared__ BlockChoice choices[kSomeRehearse ? 2 : 1];
+  __shared__ ColumnRule rules[kSomeRehearse ? 2 : 1];  // parameters are slow to reach where the row waits for them
   const int row = static_cast<int>(blockIdx.x) - few.multiplying_blocks;
-  const bool rehearses = kRehearses<kLean> && static_cast<int>(threadIdx.x) >= few.row_threads;
+  const bool rehearses = kSomeRehearse && static_cast<int>(threadIdx.x) >= few.row_threads;
   const auto team = [&] {
-    if constexpr (kRehearses<kLean>) {
+    if constexpr (kSomeRehearse) {
       return rehearses ? SomeThreads{2, kRehearsingThreads} : SomeThreads{1, static_cast<unsigned>(few.row_threads)};
     } else {
       return AllThreads();
@@ -250,13 +223,9 @@ __device__ __forceinline__ void select(const FewCall& few, const RouterView& rou
   const ChoiceThread thread = choice_thread(few.sizes, rehearses ? threadIdx.x % kRehearsingThreads : threadIdx.x);
   auto& choice = choices[rehearses ? 1 : 0];
   ColumnRule& rule = rules[rehearses ? 1 : 0];
-  int experts[kExperts];  // threads behind the last do as that one does
-  float bias[kExperts] = {};
-#pragma unroll
-  for (int i = 0; i < kExperts; ++i) {
-    experts[i] = min(thread.rank + i * kMaxSelectThreads, thread.experts - 1);
-    if (few.bias_variants == 1 && !rehearses) bias[i] = __ldg(few.bias + experts[i]);
-  }
+  const int expert = min(thread.rank, thread.experts - 1);  // threads behind the last do as that one does
+  float bias = 0.0f;
+  if (few.bias_variants == 1 && !rehearses) bias = __ldg(few.bias + expert);
   wait_for_previous_kernel();
   HandoverState state{};
   if (rehearses) {
@@ -273,47 +242,36 @@ __device__ __forceinline__ void select(const FewCall& few, const RouterView& rou
   if (rehearses || row < rows_of(few)) {
     bool has_answer = true, received = true;
     const float* biases = few.bias;
-    Logits<kExperts> logits{};
+    float logit = 0.0f;
     if (rehearses) {
-#pragma unroll
-      for (int i = 0; i < kExperts; ++i) logits.values[i] = static_cast<float>(thread.lane());
+      logit = static_cast<float>(thread.lane());
     } else {
       if (few.bias_variants > 0 && few.row_class != nullptr) {
         const std::int32_t row_class = few.row_class[row];
         has_answer = row_class >= 0 && row_class < few.bias_variants;
         if (has_answer) biases += row_class * few.sizes.experts;
       }
-      const std::uint32_t* words[kExperts];
-#pragma unroll
-      for (int i = 0; i < kExperts; ++i) {
-        if (few.bias_variants > 1) bias[i] = __ldg(biases + experts[i]);
-        words[i] =
-            few.words + side_of(state) * kWordsOfSide +
-            (row * words_of_row<kTokenTiles, kExperts>(few.chunks) + experts[i] * (kTokenTiles == 1 ? kSideBySide : 1));
-      }
-      received = receive_sums<kChunks, kTokenTiles>(words, few.chunks, few.patience, logits.values);
+      if (few.bias_variants > 1) bias = __ldg(biases + expert);
+      const std::uint32_t* words =
+          few.words + side_of(state) * kWordsOfSide +
+          (row * words_of_row<kTokenTiles>(few.chunks) + expert * (kTokenTiles == 1 ? kSideBySide : 1));
+      received = receive_sum<kChunks, kTokenTiles>(words, few.chunks, few.patience, logit);
     }
     float* const logits_at =
         few.logits == nullptr || rehearses ? nullptr : few.logits + std::int64_t{row} * few.logits_stride;
-    if (few.round_logits) {
-#pragma unroll
-      for (int i = 0; i < kExperts; ++i) logits.values[i] = round_to_bf16(logits.values[i]);
-    }
-    chosen = choose<kLean, kWarps>(team, thread, few.sizes, logits, bias, received && has_answer, choice);
-    if (logits_at != nullptr && received) {
-#pragma unroll
-      for (int i = 0; i < kExperts; ++i) logits_at[experts[i]] = logits.values[i];
-    }
+    if (few.round_logits) logit = round_to_bf16(logit);
+    chosen = choose_by_block<kLean, kWarps>(team, thread, few.sizes, logit, bias, received && has_answer, choice);
+    if (logits_at != nullptr && received) logits_at[expert] = logit;
     if (chosen) {
       if (thread.rank < thread.k) {
-        if constexpr (kRehearses<kLean>) {
+        if constexpr (kSomeRehearse) {
           write_chosen<true>(thread.rank, column, rule, choice);
         } else {
           write_chosen(thread.rank, column, rule, choice);
         }
       }
     } else if (!rehearses) {
-      select_slowly<kLean>(router, call, row, few.row_threads, received, logits, has_answer, biases, shared);
+      select_slowly<kLean>(router, call, row, few.row_threads, received, logit, has_answer, biases, shared);
     }
   } else {
     if (thread.rank < thread.k) write_rare_column(few.rule.rare, column, -1, 0.0f);
@@ -375,13 +333,13 @@ __global__ void __launch_bounds__(kMaxSelectThreads)
                const __grid_constant__ CallView call, const __grid_constant__ SlotTask slots) {
   let_next_kernel_start();
   const bool selects = static_cast<int>(blockIdx.x) >= few.multiplying_blocks;
-  if (!selects) multiply<kTokenTiles, kOfThread<kWarps>>(few);
+  if (!selects) multiply<kTokenTiles>(few);
   // The multiplying blocks are to find their code at the start of the kernel, where it comes from memory the sooner.
   // The compiler puts it behind the other where it sees that one of the two runs; so the barrier tells, of one value.
   if (__syncthreads_or(selects ? 1 : 0) != 0) {
     if (static_cast<int>(blockIdx.x) < few.multiplying_blocks + few.num_tokens) {
       select<kLean, kChunks, kWarps, kTokenTiles>(few, router, call, slots);
-    } else if constexpr (kOfThread<kWarps> == 1) {
+    } else {
       bookkeep_all<kTokenTiles>(few, slots);
     }
   }
@@ -403,11 +361,7 @@ template <Lean kLean>
 Kernel kernel_of_any_shape(const FewCall& few) {
   return kernel_of_shape<kLean, kAnyChunks, kMostChoiceWarps>(few);
 }
-Kernel kernel_of(Lean lean, bool wide, const FewCall& few) {
-  if (wide && has_shape<Lean::kSigmoid, 28, kWideWarps>(lean, few))
-    return kernel_of_shape<Lean::kSigmoid, 28, kWideWarps>(few);
-  if (wide && lean == Lean::kSigmoid) return kernel_of_shape<Lean::kSigmoid, kAnyChunks, kWideWarps>(few);
-  if (wide) return kernel_of_shape<Lean::kSqrtSoftplus, kAnyChunks, kWideWarps>(few);
+Kernel kernel_of(Lean lean, const FewCall& few) {
   if (has_shape<Lean::kSigmoid, 16, 12>(lean, few)) return kernel_of_shape<Lean::kSigmoid, 16, 12>(few);
   if (has_shape<Lean::kSigmoidGroups, 28, 8>(lean, few)) return kernel_of_shape<Lean::kSigmoidGroups, 28, 8>(few);
   if (has_shape<Lean::kSigmoid, 28, 12>(lean, few)) return kernel_of_shape<Lean::kSigmoid, 28, 12>(few);
@@ -430,16 +384,6 @@ Kernel kernel_of(Lean lean, bool wide, const FewCall& few) {
 
 bool fits_int32(std::int64_t stride) {
   return stride >= 0 && stride < (std::int64_t{1} << 26);
-}
-
-// Whether a thread of a row has two experts.
-bool is_wide(const RouterView& router) {
-  return !can_choose_by_block(router);
-}
-bool can_be_wide(const RouterView& router, const TileGroups& tiles) {
-  const Lean lean = lean_of(router);
-  return (lean == Lean::kSigmoid || lean == Lean::kSqrtSoftplus) && can_choose_wide(router.gate_rows, router.top_k) &&
-         (tiles.warps + kFewestCopyingWarps) * kWarpSize <= kWideThreads;
 }
 
 FewCall few_call(const RouterView& router, const CallView& call, const Handover& handover, const TileGroups& tiles,
@@ -482,11 +426,10 @@ FewCall few_call(const RouterView& router, const CallView& call, const Handover&
 
 }  // namespace
 
-bool can_route_few(const RouterView& router, const CallView& call, const TileGroups& tiles, bool bookkeeps) {
-  const std::int64_t stride = is_wide(router) ? kWordStride<kWideKeys> : kWordStride<1>;
-  return lean_of(router) != Lean::kNo && (!is_wide(router) || (can_be_wide(router, tiles) && !bookkeeps)) &&
-         router.num_parts == 1 && router.hidden_size % kChunkWidth == 0 && router.num_chunks <= kMostChunks &&
-         call.num_tokens * round_up(router.num_chunks, kSideBySide) * stride + kMostSlots <= kWordsOfSide &&
+bool can_route_few(const RouterView& router, const CallView& call) {
+  return lean_of(router) != Lean::kNo && can_choose_by_block(router) && router.num_parts == 1 &&
+         router.hidden_size % kChunkWidth == 0 && router.num_chunks <= kMostChunks &&
+         call.num_tokens * round_up(router.num_chunks, kSideBySide) * kWordStride + kMostSlots <= kWordsOfSide &&
          call.num_tokens <= kMaxRows && fits_int32(call.input_stride) && fits_int32(call.ids_stride) &&
          fits_int32(call.weights_stride) && fits_int32(call.router_logits_stride);
 }
@@ -494,17 +437,17 @@ bool can_route_few(const RouterView& router, const CallView& call, const TileGro
 cudaError_t launch_few(const RouterView& router, const CallView& call, const Handover& handover,
                        const TileGroups& tiles, const SlotTask& slots, cudaStream_t stream) {
   FewCall few = few_call(router, call, handover, tiles, slots);
-  const bool wide = is_wide(router);
   const Lean lean = lean_of(router);
   // Enough that choose, that multiply and copy, and that rehearse, if these are no more than a block may have.
-  const int multiplying = tiles.warps * kWarpSize + (wide ? 0 : kCopyingThreads);
-  few.row_threads = wide ? kWideThreads : std::max(select_threads(router.gate_rows), kFewestRowThreads);
+  const int multiplying = tiles.warps * kWarpSize + kCopyingThreads;
+  few.row_threads = std::max(select_threads(router.gate_rows), kFewestRowThreads);
   int threads = few.row_threads + kRehearsingThreads;
-  if (lean != Lean::kSoftmax || threads > kMaxSelectThreads || threads < multiplying)
+  const bool rehearses = lean == Lean::kSoftmax && few.num_tokens <= kSideBySideRows;
+  if (!rehearses || threads > kMaxSelectThreads || threads < multiplying)
     threads = few.row_threads = std::max(few.row_threads, multiplying);
   const std::size_t bytes = std::max(static_cast<std::size_t>(lean_bytes(router.gate_rows)), slot_bytes(slots.shape));
-  return launch_pdl(kernel_of(lean, wide, few), dim3(static_cast<unsigned>(few.blocks)),
-                    dim3(static_cast<unsigned>(threads)), bytes, stream, few, router, call, slots);
+  return launch_pdl(kernel_of(lean, few), dim3(static_cast<unsigned>(few.blocks)), dim3(static_cast<unsigned>(threads)),
+                    bytes, stream, few, router, call, slots);
 }
 
 }  // namespace samebits::cuda

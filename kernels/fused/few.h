@@ -15,9 +15,8 @@ struct TileGroups {
 };
 
 // Whether it serves this call of this router, which fused.h does: lean routers with bf16 weights, H a multiple of 256
-// up to 7168; up to 512 experts and k up to 8, groups of 32 experts if any, or by sigmoid or sqrt(softplus) up to 1,024
-// experts, of which at most every 48th is chosen, and up to 16, without bookkeeping.
-bool can_route_few(const RouterView& router, const CallView& call, const TileGroups& tiles, bool bookkeeps);
+// up to 7168; up to 512 experts and k up to 8, groups of 32 experts if any.
+bool can_route_few(const RouterView& router, const CallView& call);
 
 // launch_fused for such a call.
 cudaError_t launch_few(const RouterView& router, const CallView& call, const Handover& handover,

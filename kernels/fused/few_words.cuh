@@ -9,27 +9,59 @@
 
 namespace samebits::cuda {
 
-// Experts of a chunk in the words of a row, where a thread has so many of them.
-template <int kOfThread>
-inline constexpr int kWordStride = kOfThread* kMaxSelectThreads;
+inline constexpr int kWordStride = kMaxSelectThreads;  // experts of a chunk in the words of a row
 inline constexpr int kSideBySide = 4, kSideBySideRows = 4;
 static_assert(kSideBySideRows <= kTileTokens);
 inline constexpr int kMostChunks = 28, kAnyChunks = 0;
 
+// A use of three fragments that does nothing, after the chain had the sum `before`. The hardware waits for loads by six
+// scoreboards. Loads that are in flight together share one of them where the compiler sees no use of some that comes
+// much before those of others, so the chain would begin with the last of them. It looks no further than a branch, so
+// there is none from load_chunk to the end of the chain. scratch: an address in shared memory.
+inline constexpr int kUsedAtOnce = 3, kUses = 3;  // as many as there are scoreboards for
+__device__ __forceinline__ void use_fragments(unsigned scratch, const Fragment* weights, float before) {
+  asm volatile(
+      "{\n.reg .pred p;\n.reg .b32 all;\nsetp.eq.u32 p, %3, 0xfffffffe;\n"  // no sum is that
+      "@p lop3.b32 all, %0, %1, %2, 0x80;\n@p st.shared.u32 [%4], all;\n}" ::"r"(weights[0].x),
+      "r"(weights[1].x), "r"(weights[2].x), "r"(to_bits(before)), "r"(scratch)
+      : "memory");
+}
+// run_chains for up to 8 tokens, as weights come.
+__device__ __forceinline__ void run_chains(const Fragment (&weights)[kChunkSteps],
+                                           const std::uint16_t (&tokens)[kTileTokens][kSharedStride], int lane,
+                                           Accumulator (&chains)[1]) {
+  // Behind a token's columns lies what nobody reads.
+  const auto scratch = static_cast<unsigned>(__cvta_generic_to_shared(&tokens[0][kChunkWidth]));
+  chains[0] = {};
+  float before = from_bits(scratch);
+#pragma unroll
+  for (int s = 0; s < kChunkSteps; ++s) {
+    const uint2 some = tokens_of_step(tokens, 0, s, lane);
+    if (s % kUsedAtOnce == 0 && s / kUsedAtOnce < kUses) use_fragments(scratch, weights + s, before);
+    if (s % kUsedAtOnce == kUsedAtOnce - 1) before = chains[0].values[0];
+    multiply_tile(chains[0], weights[s], some);
+  }
+}
+// Of up to 16, it is not faster so.
+__device__ __forceinline__ void run_chains(const Fragment (&weights)[kChunkSteps],
+                                           const std::uint16_t (&tokens)[2 * kTileTokens][kSharedStride], int lane,
+                                           Accumulator (&chains)[2]) {
+  run_chains(
+      weights, [&](int n, int s) { return tokens_of_step(tokens, n, s, lane); }, chains);
+}
+
 __device__ __forceinline__ int quads_of(int chunks) {
   return (chunks + kSideBySide - 1) / kSideBySide;
 }
-template <int kTokenTiles, int kOfThread>
+template <int kTokenTiles>
 __device__ __forceinline__ int words_of_row(int chunks) {
-  return (kTokenTiles == 1 ? quads_of(chunks) * kSideBySide : chunks) * kWordStride<kOfThread>;
+  return (kTokenTiles == 1 ? quads_of(chunks) * kSideBySide : chunks) * kWordStride;
 }
 
-template <int kOfThread>
 __device__ __forceinline__ void write_side_by_side(std::uint32_t* words, int chunks, int num_rows, int chunk, int tile,
                                                    int lane, const Accumulator& sums) {
-  const int row = 2 * (lane % 4), row_words = words_of_row<1, kOfThread>(chunks);
-  words += row * row_words +
-           (chunk / kSideBySide * kWordStride<kOfThread> + tile * kTileExperts + lane / 4) * kSideBySide +
+  const int row = 2 * (lane % 4), row_words = words_of_row<1>(chunks);
+  words += row * row_words + (chunk / kSideBySide * kWordStride + tile * kTileExperts + lane / 4) * kSideBySide +
            chunk % kSideBySide;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -37,43 +69,16 @@ __device__ __forceinline__ void write_side_by_side(std::uint32_t* words, int chu
   }
 }
 
-// The sums of a tile's halves, eight experts each: experts 2 * (lane % 4) and + 1 of tokens lane / 4 and + 8.
-struct HalfSums {
-  float values[2][4];
-};
-// Here tokens are the M of the instruction and the experts of half a tile its N. Their weights lie in the fragment in
-// any case. tokens_at: see sum_chunk.
-template <class TokensAt>
-__device__ __forceinline__ HalfSums multiply_halves(const Fragment (&weights)[kChunkSteps], TokensAt tokens_at) {
-  HalfSums sums{};
-  const auto multiply_half = [](float(&c)[4], const uint2& low, const uint2& high, std::uint32_t weights_low,
-                                std::uint32_t weights_high) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(low.x), "r"(high.x), "r"(low.y), "r"(high.y), "r"(weights_low), "r"(weights_high));
-  };
-#pragma unroll
-  for (int s = 0; s < kChunkSteps; ++s) {
-    const uint2 low = tokens_at(0, s), high = tokens_at(1, s);
-    multiply_half(sums.values[0], low, high, weights[s].x, weights[s].z);
-    multiply_half(sums.values[1], low, high, weights[s].y, weights[s].w);
-  }
-  return sums;
-}
-template <int kOfThread>
 __device__ __forceinline__ void write_rows(std::uint32_t* words, int chunks, int num_rows, int chunk, int tile,
-                                           int lane, const HalfSums& sums) {
-  const int row = lane / 4, row_words = words_of_row<2, kOfThread>(chunks);
-  words += row * row_words + chunk * kWordStride<kOfThread> + tile * kTileExperts + 2 * (lane % 4);
+                                           int lane, const Accumulator (&sums)[2]) {
+  const int row = 2 * (lane % 4), row_words = words_of_row<2>(chunks);
+  words += row * row_words + chunk * kWordStride + tile * kTileExperts + lane / 4;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float* pair = sums.values[i % 2] + i / 2 * 2;
-    if (row + i / 2 * kTileTokens < num_rows) {
-      asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(
-                       words + (i / 2 * kTileTokens * row_words + i % 2 * kTileExperts / 2)),
-                   "r"(to_bits(pair[0])), "r"(to_bits(pair[1]))
-                   : "memory");
+  for (int n = 0; n < 2; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int other = n * kTileTokens + i % 2;
+      if (row + other < num_rows) write_word(words + (other * row_words + i / 2 * 8), sums[n].values[i]);
     }
   }
 }
@@ -85,46 +90,35 @@ __device__ __forceinline__ void read_side_by_side(const std::uint32_t* words, st
                : "memory");
 }
 
-// The sums of the words of kOfThread experts, left to right. False where one has not come after `patience` looks.
-// kChunks: how many words there are, or kAnyChunks.
-template <int kChunks, int kTokenTiles, int kOfThread>
-__device__ __forceinline__ bool receive_sums(const std::uint32_t* const (&words)[kOfThread], int chunks, int patience,
-                                             float (&sums)[kOfThread]) {
+// The sum of an expert's words, left to right. False where one has not come after `patience` looks. kChunks: how many
+// words there are, or kAnyChunks.
+template <int kChunks, int kTokenTiles>
+__device__ __forceinline__ bool receive_sum(const std::uint32_t* words, int chunks, int patience, float& sum) {
   constexpr int kWords = kChunks == kAnyChunks ? kMostChunks : kChunks;
-  std::uint32_t values[kOfThread][kWords], largest;
+  std::uint32_t values[kWords], largest;
   do {
     if (patience-- <= 0) return false;
+    if constexpr (kTokenTiles == 1) {
 #pragma unroll
-    for (int e = 0; e < kOfThread; ++e) {
-      if constexpr (kTokenTiles == 1) {
+      for (int c = 0; c < kWords; c += kSideBySide) {
+        if (kChunks != kAnyChunks || c < chunks) read_side_by_side(words + c * kWordStride, values + c);
+      }
+    } else {
 #pragma unroll
-        for (int c = 0; c < kWords; c += kSideBySide) {
-          if (kChunks != kAnyChunks || c < chunks)
-            read_side_by_side(words[e] + c * kWordStride<kOfThread>, values[e] + c);
-        }
-      } else {
-#pragma unroll
-        for (int c = 0; c < kWords; ++c) {
-          if (kChunks != kAnyChunks || c < chunks) values[e][c] = read_word(words[e] + c * kWordStride<kOfThread>);
-        }
+      for (int c = 0; c < kWords; ++c) {
+        if (kChunks != kAnyChunks || c < chunks) values[c] = read_word(words + c * kWordStride);
       }
     }
     largest = 0;
 #pragma unroll
-    for (int e = 0; e < kOfThread; ++e) {
-#pragma unroll
-      for (int c = 0; c < kWords; ++c) {
-        if (kChunks == kAnyChunks && c >= chunks) values[e][c] = 0u;  // +0 changes no bit, as no sum is -0
-        largest = e == 0 && c == 0 ? values[e][c] : max(largest, values[e][c]);
-      }
+    for (int c = 0; c < kWords; ++c) {
+      if (kChunks == kAnyChunks && c >= chunks) values[c] = 0u;  // +0 changes no bit, as no sum is -0
+      largest = c == 0 ? values[c] : max(largest, values[c]);
     }
   } while (largest == kNoWord);
+  sum = from_bits(values[0]);
 #pragma unroll
-  for (int e = 0; e < kOfThread; ++e) {
-    sums[e] = from_bits(values[e][0]);
-#pragma unroll
-    for (int c = 1; c < kWords; ++c) sums[e] = fadd(sums[e], from_bits(values[e][c]));
-  }
+  for (int c = 1; c < kWords; ++c) sum = fadd(sum, from_bits(values[c]));
   return true;
 }
 

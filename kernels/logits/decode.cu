@@ -9,11 +9,15 @@
 namespace samebits::cuda {
 namespace {
 
-constexpr int kMaxWarps = 8;
+constexpr int kFewestWarps = 3, kMaxWarps = 8;
 // Measured on an H200: more blocks of 32 tokens are slower than those of 64, and more of 64 tokens than those of twice
 // the experts.
 constexpr std::int64_t kManySmallBlocks = 512, kManyBlocks = 396;
-constexpr std::int64_t kFewestWideRows = 17;
+// From here on wgmma is as fast or faster: at 32 rows by up to 0.5 us, but of a large weight (Kimi-K3) slower by 0.4.
+constexpr std::int64_t kLargeWeight = 512 * 28;
+std::int64_t fewest_wide_rows(const RouterView& router) {
+  return std::int64_t{router.padded_gate_rows} * router.num_chunks <= kLargeWeight ? 17 : 33;
+}
 
 // What the kernel reads of a router and a call, in the order of its use. Parameters come from memory, too, a line of 64
 // bytes at a time: this is little more than one.
@@ -27,50 +31,69 @@ struct DecodeCall {
   float* sums;
 };
 
-// Grid: groups of kTokenTiles * 8 tokens, groups of expert tiles, a warp each, and chunks.
-template <int kTokenTiles, bool kOnePart>
-__global__ void __launch_bounds__(32 * kMaxWarps, kOnePart ? 2 : 1)
+// Grid: groups of kTokenTiles * 8 tokens, groups of expert tiles, a warp each, and chunks. kWhole: weights have one
+// part, all chunks kChunkSteps steps, and there is one group of tokens.
+template <int kTokenTiles, bool kWhole>
+__global__ void __launch_bounds__(32 * kMaxWarps, kWhole ? 2 : 1)
     logits_decode_kernel(const __grid_constant__ DecodeCall call) {
   constexpr int kTokens = kTokenTiles * kTileTokens;
   __shared__ alignas(16) std::uint16_t tokens[kTokens][kSharedStride];
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  const int tile = static_cast<int>(blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32);
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
+  const int warps = static_cast<int>(blockDim.x / 32);
+  const int tile = static_cast<int>(blockIdx.y) * warps + warp;
   const bool has_tile = tile < call.tiles;
   const int chunk = static_cast<int>(blockIdx.z);
-  const int num_steps = min(kChunkSteps, call.steps - chunk * kChunkSteps);
+  const int num_steps = kWhole ? kChunkSteps : min(kChunkSteps, call.steps - chunk * kChunkSteps);
 
   let_next_kernel_start();
   // The weights were written at creation, so their loads need not wait.
   Fragment weights[kChunkSteps];
+  const int loaded_tile = kWhole ? min(tile, call.tiles - 1) : tile;
   const Fragment* fragments =
-      call.weights + (std::int64_t{tile} * call.steps + chunk * kChunkSteps) * kFragmentLanes + lane;
-  if (has_tile) load_fragments(fragments, num_steps, weights);
+      call.weights + (std::int64_t{loaded_tile} * call.steps + chunk * kChunkSteps) * kFragmentLanes + lane;
+  if constexpr (kWhole) {
+    load_chunk(fragments, weights);
+  } else if (has_tile) {
+    load_fragments(fragments, num_steps, weights);
+  }
   float* sums_of_chunk = call.sums + static_cast<std::int64_t>(chunk) * call.tiles * kTileExperts;
   asm volatile("" : "+l"(sums_of_chunk));  // read now: at its use the whole warp would wait for the parameter
   wait_for_previous_kernel();
-  const std::int64_t first_row = std::int64_t{blockIdx.x} * kTokens;
+  const std::int64_t first_row = kWhole ? 0 : std::int64_t{blockIdx.x} * kTokens;
   std::int64_t num_valid_rows = call.num_tokens;
   if (call.num_valid_rows != nullptr) num_valid_rows = clamp_rows(*call.num_valid_rows, num_valid_rows);
   const int num_rows = static_cast<int>(min(std::int64_t{kTokens}, num_valid_rows - first_row));
-  if (num_rows <= 0) return;
-  copy_tokens(call.input + first_row * call.input_stride + chunk * kChunkWidth, call.input_stride, num_rows,
-              num_steps * kStepWidth, tokens);
+  if constexpr (kWhole) {
+    // A warp copies a row at a time; padding rows, too, rather than wait for their number.
+    const std::uint16_t* from = call.input + warp * call.input_stride + (chunk * kChunkWidth + lane * 8);
+    const std::int64_t step = warps * call.input_stride;
+#pragma unroll
+    for (int i = 0; i < (kTokens + kFewestWarps - 1) / kFewestWarps; ++i, from += step) {
+      copy_if(warp + i * warps < call.num_tokens, &tokens[warp + i * warps][lane * 8], from);
+    }
+    __pipeline_commit();
+  } else {
+    if (num_rows <= 0) return;
+    copy_tokens(call.input + first_row * call.input_stride + chunk * kChunkWidth, call.input_stride, num_rows,
+                num_steps * kStepWidth, tokens);
+  }
   __pipeline_wait_prior(0);
 #ifndef SAMEBITS_MUTANT_MISSING_BARRIER
   __syncthreads();
 #endif
-  if (!has_tile) return;
+  if (!kWhole && !has_tile) return;
 
   Accumulator sums[kTokenTiles];
   const auto tokens_at = [&](int n, int s) { return tokens_of_step(tokens, n, s, lane); };
   run_chains(weights, tokens_at, sums);
-  if constexpr (!kOnePart) {
+  if constexpr (!kWhole) {
     for (int part = 1; part < call.parts; ++part) {
       fragments += std::int64_t{call.tiles} * call.steps * kFragmentLanes;
       load_fragments(fragments, num_steps, weights);
       add_chains(weights, tokens_at, sums);
     }
   }
+  if (!has_tile) return;
   const std::int64_t row_sums = std::int64_t{gridDim.z} * call.tiles * kTileExperts;
   float* row = sums_of_chunk + first_row * row_sums + tile * kTileExperts + lane / 4;
 #pragma unroll
@@ -100,8 +123,9 @@ cudaError_t launch(const RouterView& router, const CallView& call, int warps, cu
   const dim3 grid(static_cast<unsigned>(ceil_div(call.num_tokens, kTokenTiles * kTileTokens)),
                   static_cast<unsigned>(ceil_div(decode.tiles, warps)), static_cast<unsigned>(router.num_chunks));
   auto kernel = logits_decode_kernel<kTokenTiles, false>;
-  if constexpr (kTokenTiles * kTileTokens < kFewestWideRows) {  // more tokens only of three parts
-    if (router.num_parts == 1) kernel = logits_decode_kernel<kTokenTiles, true>;
+  if constexpr (kTokenTiles <= 4) {  // more tokens only of three parts
+    const bool is_whole = router.num_parts == 1 && decode.steps == router.num_chunks * kChunkSteps && grid.x == 1;
+    if (is_whole) kernel = logits_decode_kernel<kTokenTiles, true>;
   }
   return launch_pdl(kernel, grid, dim3(static_cast<unsigned>(32 * warps)), 0, stream, decode);
 }
@@ -111,7 +135,7 @@ cudaError_t launch(const RouterView& router, const CallView& call, int warps, cu
 cudaError_t launch_logits_decode(const RouterView& router, const CallView& call, cudaStream_t stream) {
   const std::int64_t num_tokens = call.num_tokens;
   if (num_tokens == 0) return cudaSuccess;
-  if (router.num_parts == 1 && num_tokens >= kFewestWideRows) return launch_decode_wide(router, call, stream);
+  if (router.num_parts == 1 && num_tokens >= fewest_wide_rows(router)) return launch_decode_wide(router, call, stream);
   // The same instruction, chains and sums in each: the number of tokens decides how many share a load of the weights.
   const std::int64_t tiles = router.padded_gate_rows / kTileExperts;
   const int warps = tiles % 4 != 0 && tiles % 3 == 0 ? 3 : 4;
@@ -120,7 +144,7 @@ cudaError_t launch_logits_decode(const RouterView& router, const CallView& call,
   };
   if (num_tokens <= 8) return launch<1>(router, call, warps, stream);
   if (num_tokens <= 16) return launch<2>(router, call, warps, stream);
-  if (num_blocks(32) <= kManySmallBlocks) return launch<4>(router, call, warps, stream);
+  if (router.num_parts == 1 || num_blocks(32) <= kManySmallBlocks) return launch<4>(router, call, warps, stream);
   return launch<8>(router, call, num_blocks(64) <= kManyBlocks ? warps : kMaxWarps, stream);
 }
 

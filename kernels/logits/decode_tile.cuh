@@ -47,6 +47,24 @@ __device__ inline void load_weights(const RouterView& router, int part, int tile
   load_fragments(fragments + first_step * kFragmentLanes + lane, num_steps, weights);
 }
 
+// The fragments of a whole chunk, here rather than where they are used.
+__device__ __forceinline__ void load_chunk(const Fragment* fragments, Fragment (&weights)[kChunkSteps]) {
+#pragma unroll
+  for (int s = 0; s < kChunkSteps; ++s) {
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(weights[s].x), "=r"(weights[s].y), "=r"(weights[s].z), "=r"(weights[s].w)
+                 : "l"(fragments + s * kFragmentLanes));
+  }
+}
+
+// Starts the copy of 16 bytes, if `copies`, without a branch.
+__device__ __forceinline__ void copy_if(bool copies, void* to, const void* from) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p cp.async.cg.shared.global [%0], [%1], 16;\n}" ::"r"(
+                   static_cast<unsigned>(__cvta_generic_to_shared(to))),
+               "l"(from), "r"(copies ? 1 : 0)
+               : "memory");
+}
+
 // Starts the copy of a chunk of the block's tokens, `width` columns from `input`; what is not copied, other tokens and
 // other columns, is +0. By the whole block.
 template <int kTokens>

@@ -113,10 +113,14 @@ auto kernel_of(int num_sums) {
 
 }  // namespace
 
-bool can_wide_select(const RouterView& router, const CallView& call) {
+bool can_wide_select(const RouterView& router) {
   const Lean lean = lean_of(router);
-  return (lean == Lean::kSigmoid || lean == Lean::kSqrtSoftplus) && can_choose_wide(router.gate_rows, router.top_k) &&
-         fits_rows_call(call) && (call.given_logits != nullptr || call.num_sums <= kMostSums);
+  return (lean == Lean::kSigmoid || lean == Lean::kSqrtSoftplus) && can_choose_wide(router.gate_rows, router.top_k);
+}
+
+bool can_wide_select(const RouterView& router, const CallView& call) {
+  return can_wide_select(router) && fits_rows_call(call) &&
+         (call.given_logits != nullptr || call.num_sums <= kMostSums);
 }
 
 cudaError_t launch_wide_select(const RouterView& router, const CallView& call, std::size_t shared_bytes,

@@ -74,7 +74,7 @@ std::vector<samebits_router_spec> specs() {
           sqrt_softplus(512, 17, 3),
           softmax_with_bias(512, 160, 6),
           softmax_with_bias(512, 480, 8),
-          sigmoid_bias_spec(7168, 896, 16),  // two experts a thread
+          sigmoid_bias_spec(7168, 896, 16),  // many experts: the decode form
           sigmoid_bias_spec(512, 520, 8),
           sqrt_softplus(1280, 768, 16),
           floor};
