@@ -131,16 +131,21 @@ __global__ void __launch_bounds__(kWarps* kWarpSize)
 }
 
 using Kernel = void (*)(ChoiceCall, RouterView, CallView);
-template <Lean kLean, int kWarps>
-Kernel kernel_of(int num_sums) {
-  if (num_sums <= 16) return choice_select_kernel<kLean, 16, kWarps>;
-  if (num_sums <= 20) return choice_select_kernel<kLean, 20, kWarps>;
-  return num_sums <= 28 ? choice_select_kernel<kLean, 28, kWarps> : choice_select_kernel<kLean, kMostSums, kWarps>;
-}
+// Those of common routers are for as many sums and warps; one serves all others.
 template <Lean kLean>
 Kernel kernel_of(int num_sums, int warps) {
-  if (warps <= 8) return kernel_of<kLean, 8>(num_sums);
-  return warps <= 12 ? kernel_of<kLean, 12>(num_sums) : kernel_of<kLean, kMostChoiceWarps>(num_sums);
+  if (warps <= 8) {
+    if (num_sums <= 16) return choice_select_kernel<kLean, 16, 8>;
+    if (num_sums <= 28) return choice_select_kernel<kLean, 28, 8>;
+  }
+  if constexpr (kLean != Lean::kSigmoidGroups) {
+    if (warps > 8 && warps <= 12) {
+      if (num_sums <= 16) return choice_select_kernel<kLean, 16, 12>;
+      if (num_sums <= 20) return choice_select_kernel<kLean, 20, 12>;
+      if (num_sums <= 28) return choice_select_kernel<kLean, 28, 12>;
+    }
+  }
+  return choice_select_kernel<kLean, kMostSums, kMostChoiceWarps>;
 }
 Kernel kernel_of(Lean lean, int num_sums, int warps) {
   switch (lean) {

@@ -322,10 +322,12 @@ cudaError_t launch(const RouterView& router, const CallView& call, cudaStream_t 
     return whole ? launch_keys<kLean, kKeysOfGroups, true>(router, call, stream)
                  : launch_keys<kLean, kKeysOfGroups, false>(router, call, stream);
   } else {
-    if (whole && keys == 4) return launch_keys<kLean, 4, true>(router, call, stream);
-    if (whole && keys == 8) return launch_keys<kLean, 8, true>(router, call, stream);
-    if (whole && keys == 9) return launch_keys<kLean, 9, true>(router, call, stream);
-    if (whole && keys == 12) return launch_keys<kLean, 12, true>(router, call, stream);
+    if (whole && router.top_k <= 8) {  // of more no published router has so few experts
+      if (keys == 4) return launch_shape<kLean, RowShape<4, 8, true>>(router, call, stream);
+      if (keys == 8) return launch_shape<kLean, RowShape<8, 8, true>>(router, call, stream);
+      if (keys == 9) return launch_shape<kLean, RowShape<9, 8, true>>(router, call, stream);
+      if (keys == 12) return launch_shape<kLean, RowShape<12, 8, true>>(router, call, stream);
+    }
     if (whole && keys == 16) return launch_keys<kLean, 16, true>(router, call, stream);
     if (whole && keys == 28) return launch_keys<kLean, 28, true>(router, call, stream);
     if (keys <= 4) return launch_keys<kLean, 4, false>(router, call, stream);
