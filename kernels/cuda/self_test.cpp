@@ -44,14 +44,17 @@ class GoldenLogits {
     router_.weight_tiles = tiles_.as<std::uint16_t>();
   }
 
-  bool are_right(LaunchLogits launch) const {
-    CallView call{};
-    call.num_tokens = num_steps_;
-    call.input = tokens_.as<std::uint16_t>();
-    call.input_stride = kColumns;
-    call.sums = const_cast<float*>(sums_.as<float>());
-    call.num_sums = 1;
-    check(launch(router_, call, nullptr), "the self-test of the tensor cores");
+  // By calls of so many rows, as the form decides by them which instruction it takes.
+  bool are_right(LaunchLogits launch, std::int64_t rows_of_call) const {
+    for (std::int64_t first = 0; first < num_steps_; first += rows_of_call) {
+      CallView call{};
+      call.num_tokens = std::min(rows_of_call, num_steps_ - first);
+      call.input = tokens_.as<std::uint16_t>() + first * kColumns;
+      call.input_stride = kColumns;
+      call.sums = const_cast<float*>(sums_.as<float>()) + first * router_.padded_gate_rows;
+      call.num_sums = 1;
+      check(launch(router_, call, nullptr), "the self-test of the tensor cores");
+    }
     std::vector<std::uint32_t> bits(static_cast<std::size_t>(num_steps_ * router_.padded_gate_rows));
     check(cudaMemcpy(bits.data(), sums_.as<float>(), bits.size() * sizeof(bits[0]), cudaMemcpyDeviceToHost),
           "the self-test of the tensor cores");
@@ -73,7 +76,9 @@ TensorCores test_device(int device) {
   check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "cudaDeviceGetAttribute");
   if (major != 9 || minor != 0) return TensorCores::kOtherArch;
   const GoldenLogits golden;
-  const bool right = golden.are_right(launch_logits_decode) && golden.are_right(launch_logits_prefill);
+  const auto all = static_cast<std::int64_t>(golden_steps().size());
+  const bool right = golden.are_right(launch_logits_decode, kGoldenRows) &&
+                     golden.are_right(launch_logits_decode, all) && golden.are_right(launch_logits_prefill, all);
   return right ? TensorCores::kUsed : TensorCores::kOtherBits;
 }
 

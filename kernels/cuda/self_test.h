@@ -16,6 +16,8 @@ struct GoldenStep {
 };
 
 const std::vector<GoldenStep>& golden_steps();
+// Rows of the calls by which the decode form runs them on mma.sync; of all of them at once it takes wgmma.
+inline constexpr std::int64_t kGoldenRows = 16;
 
 enum class TensorCores {
   kUsed,       // compute capability 9.0, and all golden steps gave the expected bits
@@ -23,8 +25,8 @@ enum class TensorCores {
   kOtherBits,  // a golden step gave other bits
 };
 
-// Of the current device. At the first call for it the decode and the prefill form run the golden steps, so that both of
-// their instructions are tested. Throws Error where CUDA fails.
+// Of the current device. At the first call for it the decode form, with either of its instructions, and the prefill
+// form run the golden steps. Throws Error where CUDA fails.
 TensorCores test_tensor_cores();
 
 }  // namespace samebits::cuda

@@ -13,11 +13,6 @@ constexpr int kFewestWarps = 3, kMaxWarps = 8;
 // Measured on an H200: more blocks of 32 tokens are slower than those of 64, and more of 64 tokens than those of twice
 // the experts.
 constexpr std::int64_t kManySmallBlocks = 512, kManyBlocks = 396;
-// From here on wgmma is as fast or faster: at 32 rows by up to 0.5 us, but of a large weight (Kimi-K3) slower by 0.4.
-constexpr std::int64_t kLargeWeight = 512 * 28;
-std::int64_t fewest_wide_rows(const RouterView& router) {
-  return std::int64_t{router.padded_gate_rows} * router.num_chunks <= kLargeWeight ? 17 : 33;
-}
 
 // What the kernel reads of a router and a call, in the order of its use. Parameters come from memory, too, a line of 64
 // bytes at a time: this is little more than one.
@@ -135,7 +130,7 @@ cudaError_t launch(const RouterView& router, const CallView& call, int warps, cu
 cudaError_t launch_logits_decode(const RouterView& router, const CallView& call, cudaStream_t stream) {
   const std::int64_t num_tokens = call.num_tokens;
   if (num_tokens == 0) return cudaSuccess;
-  if (router.num_parts == 1 && num_tokens >= fewest_wide_rows(router)) return launch_decode_wide(router, call, stream);
+  if (takes_decode_wide(router, num_tokens)) return launch_decode_wide(router, call, stream);
   // The same instruction, chains and sums in each: the number of tokens decides how many share a load of the weights.
   const std::int64_t tiles = router.padded_gate_rows / kTileExperts;
   const int warps = tiles % 4 != 0 && tiles % 3 == 0 ? 3 : 4;

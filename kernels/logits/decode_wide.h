@@ -7,6 +7,9 @@
 
 namespace samebits::cuda {
 
+// Whether launch_logits_decode leaves a call to it: from where it is as fast or faster, of a weight of one part.
+bool takes_decode_wide(const RouterView& router, std::int64_t num_tokens);
+
 // launch_logits_decode for a weight of one part.
 cudaError_t launch_decode_wide(const RouterView& router, const CallView& call, cudaStream_t stream);
 

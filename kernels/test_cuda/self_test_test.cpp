@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/tensor_core_step.h"
 #include "kernels/cuda/self_test.h"
+#include "kernels/logits/decode_wide.h"
 #include "kernels/test_cuda/device_array.h"
 
 namespace samebits::cuda::test {
@@ -16,6 +17,15 @@ TEST(GoldenSteps, AreThoseOfTheContract) {
     const std::uint32_t accumulator = cpu::tensor_core_step(0, first, 1, one, 1);
     EXPECT_EQ(cpu::tensor_core_step(accumulator, step.a, 1, step.b, 1), step.expected) << step.name;
   }
+}
+
+TEST(GoldenSteps, RunOnBothInstructionsOfTheDecodeForm) {
+  RouterView router{};
+  router.num_parts = router.num_chunks = 1;
+  router.padded_gate_rows =
+      static_cast<std::int32_t>(round_up(static_cast<std::int64_t>(golden_steps().size()), kGateRowPad));
+  EXPECT_FALSE(takes_decode_wide(router, kGoldenRows));
+  EXPECT_TRUE(takes_decode_wide(router, static_cast<std::int64_t>(golden_steps().size())));
 }
 
 class TensorCoreTest : public DeviceTest {};
