@@ -16,7 +16,9 @@
 namespace samebits::cuda::test {
 namespace {
 
-constexpr std::int64_t kSliceRows = 65536, kDecodeCallRows = 256;
+constexpr std::int64_t kSliceRows = 65536;
+// The decode form takes many rows of a bf16 weight by wgmma, and few by mma.sync: in every other slice.
+constexpr std::int64_t kDecodeCallRows = 256, kFewCallRows = 16;
 constexpr std::int64_t kSampleRows = 2 * kNumRowFamilies;  // of each slice, every family twice
 
 // One shape: its slices of rows go through the three forms.
@@ -47,11 +49,11 @@ class FormsOfOneShape {
       plain.fill_bytes(0x11), prefill.fill_bytes(0x22), decode.fill_bytes(0x33);
       check(launch_logits_plain(view, call(rows.data(), kSliceRows, plain.data(), 1), nullptr), "plain");
       check(launch_logits_prefill(view, call(rows.data(), kSliceRows, prefill.data(), 1), nullptr), "prefill");
-      for (std::int64_t t = 0; t < kSliceRows; t += kDecodeCallRows) {
-        check(launch_logits_decode(view, call(rows.data() + t * h, kDecodeCallRows, parts.data(), view.num_chunks),
-                                   nullptr),
+      const std::int64_t call_rows = first / kSliceRows % 2 == 0 ? kDecodeCallRows : kFewCallRows;
+      for (std::int64_t t = 0; t < kSliceRows; t += call_rows) {
+        check(launch_logits_decode(view, call(rows.data() + t * h, call_rows, parts.data(), view.num_chunks), nullptr),
               "decode");
-        fold_sums(parts.data(), view.num_chunks, kDecodeCallRows, gate_rows, decode.data() + t * gate_rows, nullptr);
+        fold_sums(parts.data(), view.num_chunks, call_rows, gate_rows, decode.data() + t * gate_rows, nullptr);
       }
       count_columns(prefill, plain, same);
       count_columns(decode, plain, same);
