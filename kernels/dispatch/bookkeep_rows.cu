@@ -344,8 +344,11 @@ bool has_large_clusters() {
     config.attrs = &cluster;
     config.numAttrs = 1;
     int clusters = 0;
-    return allow_large(kernel, kSixteenParts) == cudaSuccess &&
-           cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess && clusters > 0;
+    if (allow_large(kernel, kSixteenParts) == cudaSuccess &&
+        cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess)
+      return clusters > 0;
+    cudaGetLastError();  // the caller is not to find it
+    return false;
   }();
   return kHas;
 }
@@ -443,9 +446,9 @@ cudaError_t launch(Kernel kernel, const Plan& plan, const RowsCall& rows, cudaSt
 
 bool can_bookkeep_rows(const RouterView& router, std::int64_t num_tokens, std::int64_t block_size) {
   if (num_tokens == 0 || num_tokens * router.columns > kMostSlots || router.gate_rows > kMostTileExperts) return false;
-  const Plan plan = plan_of(router, num_tokens);
-  return block_size <= kLargestBlock && plan.bytes <= kMostBytes &&
-         (plan.rest != Rest::kTiles || plan.blocks <= kMostTiles) && serves_device();
+  if (block_size > kLargestBlock || !serves_device()) return false;
+  const Plan plan = plan_of(router, num_tokens);  // asks what only such a device is to be asked
+  return plan.bytes <= kMostBytes && (plan.rest != Rest::kTiles || plan.blocks <= kMostTiles);
 }
 
 cudaError_t launch_bookkeep_rows(const RouterView& router, const CallView& call, const BookkeepOutputs& outputs,
