@@ -46,6 +46,21 @@ struct RowInfo {
   const std::int32_t* row_class = nullptr;
 };
 
+// The bookkeeping of up to num_rows rows on the device: slots of each expert, and where each slot lies among them.
+class Bookkeeping {
+ public:
+  Bookkeeping(const DeviceRouter& router, std::int64_t num_rows);
+
+  void poison(cudaStream_t stream) const;
+  void ask_for(samebits_outputs& outputs) const;
+  // That it is what the ids of the first n rows of these answers say; `what`: which call. Waits for the stream.
+  void expect_that_of(const Answers& answers, std::int64_t n, const std::string& what, cudaStream_t stream) const;
+
+ private:
+  std::int64_t columns_, gate_rows_;
+  DeviceArray<std::int32_t> tokens_per_expert_, position_of_slot_;
+};
+
 // Calls of one router on one stream, in one workspace.
 class Caller {
  public:
@@ -54,9 +69,10 @@ class Caller {
   cudaStream_t stream() const { return stream_; }
   // Everything but the header, on the stream.
   void poison_workspace();
-  // rows [n][H] of bf16 values; row i of the answer goes to row first_answer + i.
+  // rows [n][H] of bf16 values; row i of the answer goes to row first_answer + i. bookkeeping: null: not wanted.
   void route(const std::uint16_t* rows, std::int64_t num_rows, const Answers& answers, std::int64_t first_answer = 0,
-             const std::int32_t* num_valid_rows = nullptr, const RowInfo& info = {});
+             const std::int32_t* num_valid_rows = nullptr, const RowInfo& info = {},
+             const Bookkeeping* bookkeeping = nullptr);
   const std::string& kernel_name() const { return kernel_name_; }  // of the last call
 
  private:

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -50,7 +51,8 @@ class Graph {
 
 class GraphReplay : public DeviceTest {};
 
-// Each graph is replayed with other rows and another number of valid rows; rows from there on are padding.
+// Each graph is replayed with other rows and another number of valid rows; rows from there on are padding. Every other
+// one does the bookkeeping, too.
 TEST_F(GraphReplay, OtherContentsAndOtherValidRows) {
   constexpr std::int64_t kRowCounts[] = {1, 7, 64, 256, 257, 1000, 8193};
   for (const samebits_router_spec& spec : {glm_spec(), cpu::test::sigmoid_bias_spec(40, 160, 6)}) {
@@ -59,30 +61,39 @@ TEST_F(GraphReplay, OtherContentsAndOtherValidRows) {
     const Stream stream;
     Caller caller(pool.router(), kPoolRows, stream.get());
     Answers answers(pool.router(), kPoolRows);
+    const Bookkeeping bookkeeping(pool.router(), kPoolRows);
     const DeviceArray<std::uint16_t> batch(static_cast<std::size_t>(kPoolRows * h));
     const DeviceArray<std::int32_t> num_valid_rows(1);
     const Mismatches mismatches;
     std::int64_t replays = 0, rows = 0;
     for (const std::int64_t num_rows : kRowCounts) {
-      const Graph graph(stream.get(), [&] { caller.route(batch.data(), num_rows, answers, 0, num_valid_rows.data()); });
-      for (const std::int64_t valid : {num_rows, num_rows / 2, std::int64_t{0}, num_rows - 1, num_rows}) {
-        const RowOrder order{1000 * ++replays, 2, kPoolRows};
-        gather_rows(pool.row(0), order, num_rows, h, batch.data(), stream.get());
-        const auto valid32 = static_cast<std::int32_t>(valid);
-        check(cudaMemcpyAsync(num_valid_rows.data(), &valid32, sizeof(valid32), cudaMemcpyHostToDevice, stream.get()),
-              "copy");
-        answers.poison(stream.get());
-        caller.poison_workspace();
-        graph.launch(stream.get());
-        answers.compare_rows(valid, pool.alone(), order, mismatches.get(), stream.get());
-        answers.compare_padding(valid, num_rows, mismatches.get(), stream.get());
-        rows += num_rows;
+      for (const bool bookkeeps : {false, true}) {
+        const Graph graph(stream.get(), [&] {
+          caller.route(batch.data(), num_rows, answers, 0, num_valid_rows.data(), {},
+                       bookkeeps ? &bookkeeping : nullptr);
+        });
+        for (const std::int64_t valid : {num_rows, num_rows / 2, std::int64_t{0}, num_rows - 1, num_rows}) {
+          const RowOrder order{1000 * ++replays, 2, kPoolRows};
+          gather_rows(pool.row(0), order, num_rows, h, batch.data(), stream.get());
+          const auto valid32 = static_cast<std::int32_t>(valid);
+          check(cudaMemcpyAsync(num_valid_rows.data(), &valid32, sizeof(valid32), cudaMemcpyHostToDevice, stream.get()),
+                "copy");
+          answers.poison(stream.get());
+          bookkeeping.poison(stream.get());
+          caller.poison_workspace();
+          graph.launch(stream.get());
+          answers.compare_rows(valid, pool.alone(), order, mismatches.get(), stream.get());
+          answers.compare_padding(valid, num_rows, mismatches.get(), stream.get());
+          const std::string what = "T = " + std::to_string(num_rows) + ", valid " + std::to_string(valid);
+          if (bookkeeps) bookkeeping.expect_that_of(answers, num_rows, what, stream.get());
+          rows += num_rows;
+        }
+        check(cudaStreamSynchronize(stream.get()), "replays");
       }
-      check(cudaStreamSynchronize(stream.get()), "replays");
     }
     EXPECT_EQ(mismatches.read(), 0u) << "32-bit words of " << rows << " rows";
     std::printf("  H %lld: %lld replays of %zu graphs, %lld rows\n", static_cast<long long>(h),
-                static_cast<long long>(replays), std::size(kRowCounts), static_cast<long long>(rows));
+                static_cast<long long>(replays), 2 * std::size(kRowCounts), static_cast<long long>(rows));
   }
 }
 
@@ -114,11 +125,13 @@ bool wait_until(Condition condition) {
   return true;
 }
 
-// A router on a stream of its own: batches of several row counts, each with answers of its own.
+// A router on a stream of its own: batches of several row counts, each with answers of its own, and in every other
+// repeat with the bookkeeping.
 class Lane {
  public:
-  Lane(const PoolOfRows& pool, std::int64_t offset) : pool_(pool), caller_(pool.router(), 2048, stream_.get()) {
-    for (const std::int64_t num_rows : {1, 64, 256, 257, 2048, 5}) {
+  Lane(const PoolOfRows& pool, std::int64_t offset) : pool_(pool), caller_(pool.router(), kMostRows, stream_.get()) {
+    for (const std::int64_t num_rows : {std::int64_t{1}, std::int64_t{64}, std::int64_t{256}, std::int64_t{257},
+                                        std::int64_t{2048}, kMostRows, std::int64_t{5}}) {
       const RowOrder order{offset + num_rows, 5, kPoolRows};
       batches_.push_back(std::make_unique<Batch>(pool, num_rows, order));
       gather_rows(pool.row(0), order, num_rows, pool.hidden_size(), batches_.back()->rows.data(), nullptr);
@@ -127,9 +140,15 @@ class Lane {
   }
 
   void route(int repeats) {
-    for (const auto& batch : batches_) batch->answers.poison(stream_.get());
+    for (const auto& batch : batches_) {
+      batch->answers.poison(stream_.get());
+      batch->bookkeeping.poison(stream_.get());
+    }
     for (int i = 0; i < repeats; ++i) {
-      for (const auto& batch : batches_) caller_.route(batch->rows.data(), batch->num_rows, batch->answers);
+      for (const auto& batch : batches_) {
+        caller_.route(batch->rows.data(), batch->num_rows, batch->answers, 0, nullptr, {},
+                      i % 2 == 0 ? &batch->bookkeeping : nullptr);
+      }
     }
   }
   bool finished() const { return cudaStreamQuery(stream_.get()) == cudaSuccess; }
@@ -137,18 +156,28 @@ class Lane {
     for (const auto& batch : batches_)
       batch->answers.compare(batch->num_rows, pool_.alone(), batch->order, mismatches.get(), stream_.get());
   }
+  void expect_bookkept() const {
+    for (const auto& batch : batches_) {
+      batch->bookkeeping.expect_that_of(batch->answers, batch->num_rows, "T = " + std::to_string(batch->num_rows),
+                                        stream_.get());
+    }
+  }
 
  private:
+  static constexpr std::int64_t kMostRows = 4096;  // whose bookkeeping has clusters of 16
+
   struct Batch {
     Batch(const PoolOfRows& pool, std::int64_t n, const RowOrder& row_order)
         : num_rows(n),
           order(row_order),
           rows(static_cast<std::size_t>(n * pool.hidden_size())),
-          answers(pool.router(), n) {}
+          answers(pool.router(), n),
+          bookkeeping(pool.router(), n) {}
     std::int64_t num_rows;
     RowOrder order;
     DeviceArray<std::uint16_t> rows;
     Answers answers;
+    Bookkeeping bookkeeping;
   };
   const PoolOfRows& pool_;
   Stream stream_;
@@ -176,8 +205,8 @@ TEST_F(TwoStreams, FinishBesideAKernelThatHoldsTheDevice) {
   // Once without the third kernel: kernels are loaded at their first launch, which may wait for the device.
   flags[1] = 1;
   hold_multiprocessors(multiprocessors, flags.at(0), flags.at(1), flags.at(2), holder.get());
-  first.route(1);
-  second.route(1);
+  first.route(2);
+  second.route(2);
   check(cudaDeviceSynchronize(), "warm-up");
   for (const std::size_t flag : {0, 1, 2}) flags[flag] = 0;
 
@@ -194,7 +223,9 @@ TEST_F(TwoStreams, FinishBesideAKernelThatHoldsTheDevice) {
   second.compare(mismatches);
   check(cudaDeviceSynchronize(), "comparison");
   EXPECT_EQ(mismatches.read(), 0u);
-  std::printf("  two routers of %d x 6 calls each, %d of %d multiprocessors held\n", kRepeats, held, multiprocessors);
+  first.expect_bookkept();
+  second.expect_bookkept();
+  std::printf("  two routers of %d x 7 calls each, %d of %d multiprocessors held\n", kRepeats, held, multiprocessors);
 }
 
 }  // namespace
