@@ -12,7 +12,7 @@
 namespace samebits::harness {
 namespace {
 
-constexpr std::int64_t kMaxRows = 65537;
+constexpr std::int64_t kMostPoolRows = 65537;
 
 int sweep(const SweepOptions& options, const std::string& program) {
   require_known_laws(options.laws);
@@ -66,7 +66,7 @@ void add_sweep(CLI::App& app, Program& program) {
       ->capture_default_str();
   command->add_option("--rows", options->rows, "Rows of the pool, and the most rows of a call")
       ->type_name("N")
-      ->check(whole_number(1, kMaxRows))
+      ->check(whole_number(1, kMostPoolRows))
       ->capture_default_str();
   command->add_option("--corpus", options->corpus, "Folder for failing cases of --exhaustive")
       ->type_name("DIR")

@@ -16,6 +16,11 @@ namespace samebits::cuda {
 __device__ __forceinline__ void sync_cluster_barriers() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
+// Before the end of a block whose threads arrived at barriers of another one: they have arrived there when this
+// returns.
+__device__ __forceinline__ void sync_cluster_arrivals() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
 // The address of the same place in another block of the cluster.
 __device__ __forceinline__ std::uint32_t address_in_block(std::uint32_t shared_address, int rank) {
   std::uint32_t address;

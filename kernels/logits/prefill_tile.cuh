@@ -486,9 +486,12 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
       fill_stages<Tile>(ring, rows, arguments, range, copier, place.member, first_row, first_expert);
     }
   }
-  if (Tile::kShares > 1 || is_pair) {  // no block ends while what it sends, or is sent, has not come
+  if (Tile::kShares > 1) {  // no block ends while what it sends, or is sent, has not come
     __syncwarp();
     sync_cluster_barriers();
+  } else if (is_pair) {  // nor while the other's stages are being released
+    __syncwarp();
+    sync_cluster_arrivals();
   }
 #else
   __trap();  // launch_logits_prefill refuses other architectures

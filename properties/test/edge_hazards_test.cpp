@@ -5,12 +5,12 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "oracle/emulate/tc256.h"
 #include "oracle/reference/answer.h"
 #include "properties/generators/hazards.h"
+#include "properties/test/routed.h"
 #include "properties/test/test_specs.h"
 
 namespace samebits::properties {
@@ -32,17 +32,6 @@ Case edge_case(const RouterSpec& spec, const std::string& label, std::int64_t nu
     return c;
   }
   throw std::invalid_argument("no hazard " + label);
-}
-
-std::vector<RowAnswer> route(const Case& c) {
-  const RouterInputs inputs = materialize(c);
-  const auto width = static_cast<std::size_t>(inputs.gate_rows);
-  std::vector<RowAnswer> answers;
-  for (std::int64_t row = 0; row < inputs.num_tokens; ++row) {
-    const auto logits = std::span(inputs.router_logits).subspan(static_cast<std::size_t>(row) * width, width);
-    answers.push_back(oracle::route_row(c.spec, logits, oracle::row_constants(c.spec, inputs, row)));
-  }
-  return answers;
 }
 
 std::int64_t gap(const RowAnswer& answer) {

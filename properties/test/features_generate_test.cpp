@@ -11,6 +11,7 @@
 #include "feature_specs.h"
 #include "oracle/emulate/tc256.h"
 #include "oracle/tensors/bf16.h"
+#include "properties/test/routed.h"
 #include "properties/test/test_specs.h"
 
 namespace samebits::properties {
@@ -19,19 +20,6 @@ namespace {
 using oracle::RouterInputs;
 using oracle::RouterSpec;
 using RowAnswer = oracle::RowAnswer<float>;
-
-std::vector<RowAnswer> route(const Case& c, const RouterInputs& inputs) {
-  std::vector<std::int64_t> rows;
-  for (std::int64_t row = 0; row < inputs.num_tokens; ++row) rows.push_back(row);
-  const std::vector<float> logits = oracle::tc256_logits(c.spec, inputs, rows);
-  const auto width = static_cast<std::size_t>(inputs.gate_rows);
-  std::vector<RowAnswer> answers;
-  for (const std::int64_t row : rows) {
-    answers.push_back(oracle::route_row(c.spec, std::span(logits).subspan(static_cast<std::size_t>(row) * width, width),
-                                        oracle::row_constants(c.spec, inputs, row)));
-  }
-  return answers;
-}
 
 Case case_of(const RouterSpec& spec, std::int64_t num_tokens) {
   Case c = small_case(spec, num_tokens);

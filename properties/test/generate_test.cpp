@@ -5,12 +5,11 @@
 #include <bit>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <set>
 
-#include "oracle/emulate/tc256.h"
 #include "oracle/reference/answer.h"
 #include "oracle/tensors/bf16.h"
+#include "properties/test/routed.h"
 #include "properties/test/test_specs.h"
 
 namespace samebits::properties {
@@ -19,20 +18,6 @@ namespace {
 using oracle::RouterInputs;
 using oracle::RouterSpec;
 using RowAnswer = oracle::RowAnswer<float>;
-
-std::vector<RowAnswer> route(const Case& c, const RouterInputs& inputs) {
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(inputs.num_tokens));
-  std::iota(rows.begin(), rows.end(), std::int64_t{0});
-  const std::vector<float> logits =
-      inputs.from_logits() ? inputs.router_logits : oracle::tc256_logits(c.spec, inputs, rows);
-  const auto E = static_cast<std::size_t>(inputs.gate_rows);
-  std::vector<RowAnswer> answers;
-  for (std::size_t row = 0; row < rows.size(); ++row) {
-    const auto constants = oracle::row_constants(c.spec, inputs, static_cast<std::int64_t>(row));
-    answers.push_back(oracle::route_row(c.spec, std::span(logits).subspan(row * E, E), constants));
-  }
-  return answers;
-}
 
 // Distance of the keys on both sides of the cut in ulps; -1 when nothing was rejected or one is not finite.
 std::int64_t gap_at_cut(const RowAnswer& answer) {

@@ -17,10 +17,6 @@ using oracle::RouterInputs;
 using oracle::RouterOutputs;
 using oracle::RouterSpec;
 
-std::size_t at(std::int64_t index) {
-  return static_cast<std::size_t>(index);
-}
-
 float weight_at(const RouterInputs& inputs, std::size_t index) {
   return inputs.gate_weight_bf16.empty() ? inputs.gate_weight_fp32[index]
                                          : oracle::bf16_to_fp32(inputs.gate_weight_bf16[index]);

@@ -2,6 +2,8 @@
 // computes in another way.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -10,6 +12,10 @@
 #include "properties/run.h"
 
 namespace samebits::properties {
+
+inline std::size_t at(std::int64_t index) {
+  return static_cast<std::size_t>(index);
+}
 
 // Sigmoid router with selection bias, L1 renormalisation and scale 2.5: E = 16, K = 4, H = 64.
 oracle::RouterSpec small_spec();

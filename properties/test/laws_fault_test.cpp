@@ -18,10 +18,6 @@ using oracle::RouterInputs;
 using testing::Contains;
 using testing::HasSubstr;
 
-std::size_t at(std::int64_t index) {
-  return static_cast<std::size_t>(index);
-}
-
 struct PlantedFault {
   const char* name;
   const char* law;
