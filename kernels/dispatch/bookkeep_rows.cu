@@ -3,8 +3,7 @@
 // Each block has a part of the rows, and in shared memory a byte or a bit for each expert and row of it: so the slots
 // of an expert are a sum of them, and so are those in rows before a row, in whatever order they came. Few rows are one
 // part, which all blocks have; more are shared by the blocks of a cluster, which tell each other their counts; of many
-// and many experts each block has a tile, and a launch before counts all tiles. A block writes the slots of a share of
-// its part.
+// each block has a tile, and a launch before counts all tiles. A block writes the slots of a share of its part.
 #include "kernels/dispatch/bookkeep_rows.h"
 
 #include <algorithm>
@@ -17,18 +16,13 @@ namespace samebits::cuda {
 namespace {
 
 // Where the counts of the other rows come from.
-enum class Rest { kNone, kFourParts, kManyParts, kTiles };
-SAMEBITS_HOST_DEVICE constexpr bool is_cluster(Rest rest) {
-  return rest == Rest::kFourParts || rest == Rest::kManyParts;
-}
+enum class Rest { kNone, kCluster, kTiles };
 
 constexpr int kFewThreads = 512, kMostThreads = 1024;
-constexpr int kLoads = 4, kCountLoads = 16;  // of a thread at once; twice as many of many parts
-constexpr int kFourParts = 4, kEightParts = 8, kSixteenParts = 16, kExpertsOfWord = 4, kMostCountParts = 16;
-constexpr std::int64_t kMarkedRows = 128, kOnePartRows = 256, kClusterExperts = 256, kShareRows = 32, kBlocks = 16,
-                       kFewestBlocks = 4;
-constexpr std::int64_t kFourPartsRows = 1024, kEightPartsRows = 2048, kManyPartsBlocks = 64;
-constexpr std::int64_t kRehearsedRows = 64, kRehearsedExperts = 128;
+constexpr int kLoads = 4, kCountLoads = 16;  // of a thread at once
+constexpr int kParts = 4, kExpertsOfWord = 4, kMostCountParts = 16;
+constexpr std::int64_t kMarkedRows = 128, kOnePartRows = 256, kClusterRows = 2048, kClusterExperts = 256,
+                       kShareRows = 32, kBlocks = 16, kFewestBlocks = 4;
 constexpr std::int64_t kMultiprocessors = 132;
 constexpr std::int64_t kLeastTileRows = 32, kUsualTiles = 64, kMostSlots = std::int64_t{1} << 17;
 constexpr std::size_t kMostBytes = std::size_t{200} << 10;
@@ -43,12 +37,10 @@ struct RowsCall {
   std::int32_t words_of_tile, tiles;
   SlotBlocks blocks;
   BookkeepOutputs outputs;
-  std::int32_t parts;  // of kManyParts
 };
 
-SAMEBITS_HOST_DEVICE constexpr std::size_t scratch_words(Rest rest, std::int64_t experts, std::int64_t threads,
-                                                         std::int64_t parts) {
-  return static_cast<std::size_t>(is_cluster(rest) ? parts * experts : rest == Rest::kTiles ? 4 * threads : 0);
+SAMEBITS_HOST_DEVICE constexpr std::size_t scratch_words(Rest rest, std::int64_t experts, std::int64_t threads) {
+  return static_cast<std::size_t>(rest == Rest::kCluster ? kParts * experts : rest == Rest::kTiles ? 4 * threads : 0);
 }
 
 // The counts of all tiles, of a word of four experts, and every parts-th tile: of experts 0 and 2 of the word and of 1
@@ -83,9 +75,9 @@ __device__ __forceinline__ void fill(std::int32_t* to, int first, int last, int 
   for (int i = first; i < last; i += step) to[i] = value;
 }
 
-// What no slot takes, by all threads of the grid; of a rehearsal nothing.
+// What no slot takes, by all threads of the grid.
 __device__ __forceinline__ void write_padding(const RowsCall& call, const RowMarks& memory,
-                                              const BookkeepOutputs& outputs, bool writes) {
+                                              const BookkeepOutputs& outputs) {
   const unsigned threads = blockDim.x, rank = blockIdx.x * threads + threadIdx.x, num_threads = gridDim.x * threads;
   const auto experts = static_cast<unsigned>(call.experts);
   const int lane = static_cast<int>(rank % kWarpSize), step = static_cast<int>(num_threads);
@@ -99,32 +91,30 @@ __device__ __forceinline__ void write_padding(const RowsCall& call, const RowMar
       if (outputs.sorted_token_ids != nullptr)
         fill(outputs.sorted_token_ids, begin * size + slots + lane, end * size, kWarpSize, num_slots);
     }
-    const int num_blocks = read_shared(memory.first_block + 4 * experts), room = writes ? call.blocks.room : 0;
+    const int num_blocks = read_shared(memory.first_block + 4 * experts), room = call.blocks.room;
     if (outputs.expert_ids != nullptr) fill(outputs.expert_ids, num_blocks + first, room, step, -1);
     if (outputs.sorted_token_ids != nullptr)
       fill(outputs.sorted_token_ids, num_blocks * size + first, room * size, step, num_slots);
   }
   const int num_all = read_shared(memory.first_block + 4 * experts + 4);
-  if (outputs.slot_of_position != nullptr)
-    fill(outputs.slot_of_position, num_all + first, writes ? num_slots : 0, step, -1);
+  if (outputs.slot_of_position != nullptr) fill(outputs.slot_of_position, num_all + first, num_slots, step, -1);
 }
 
 // The ids of a part into its marks, and those of a share of it into memory.own; slots are counted from the first of the
-// part. Of a rehearsal no slot has one. By all threads.
-template <bool kBits, int kAtOnce>
+// part. By all threads.
+template <bool kBits>
 __device__ __forceinline__ void take_ids(const RowsCall& call, const RowMarks& memory, const std::int32_t* slot_ids,
-                                         int num_slots, int first_own, int last_own, bool reads) {
+                                         int num_slots, int first_own, int last_own) {
   const int threads = static_cast<int>(blockDim.x);
 #pragma unroll 1
-  for (int first = static_cast<int>(threadIdx.x); first < num_slots; first += kAtOnce * threads) {
-    std::int32_t ids[kAtOnce];
+  for (int first = static_cast<int>(threadIdx.x); first < num_slots; first += kLoads * threads) {
+    std::int32_t ids[kLoads];
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i)
-      ids[i] = load_if(reads && first + i * threads < num_slots, slot_ids + (first + i * threads), -1);
+    for (int i = 0; i < kLoads; ++i)
+      ids[i] = load_if(first + i * threads < num_slots, slot_ids + (first + i * threads), -1);
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
+    for (int i = 0; i < kLoads; ++i) {
       const int slot = first + i * threads;
-      if (i == kLoads && slot >= num_slots) break;
       set_mark_if<kBits>(ids[i] >= 0, memory, row_of_slot(slot, call.row_magic), ids[i]);
       write_shared_if(slot >= first_own && slot < last_own, memory.own + 4 * static_cast<unsigned>(slot - first_own),
                       ids[i]);
@@ -142,7 +132,7 @@ __global__ void __launch_bounds__(kMostThreads) count_tiles(const __grid_constan
   clear_marks(memory, rank, static_cast<int>(blockDim.x));
   __syncthreads();
   wait_for_previous_kernel();
-  take_ids<false, kLoads>(call, memory, call.slot_ids + tile * call.part_rows * call.columns, num_slots, 0, 0, true);
+  take_ids<false>(call, memory, call.slot_ids + tile * call.part_rows * call.columns, num_slots, 0, 0);
   __syncthreads();
   const int width = kExpertsOfWord * call.words_of_tile;  // no more than threads
   if (rank < width) {
@@ -151,9 +141,7 @@ __global__ void __launch_bounds__(kMostThreads) count_tiles(const __grid_constan
   }
 }
 
-// kRehearses: before there are ids all of it is done once without any, so that its instructions need not come from
-// memory afterwards. That pays where the blocks are there long before the selection ends.
-template <Rest kRest, bool kBits, bool kRehearses = false>
+template <Rest kRest, bool kBits>
 __global__ void __launch_bounds__(kMostThreads) bookkeep_rows(const __grid_constant__ RowsCall call) {
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ uint2 of_warps[kWarpSize];
@@ -169,12 +157,13 @@ __global__ void __launch_bounds__(kMostThreads) bookkeep_rows(const __grid_const
   const int experts = call.experts;
   const unsigned lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize;
   const bool is_expert = rank < experts, is_last = rank == experts - 1;
-  const auto parts = static_cast<unsigned>(kRest == Rest::kManyParts ? call.parts : kFourParts);
-  const int part = kRest == Rest::kNone ? 0 : static_cast<int>(is_cluster(kRest) ? blockIdx.x % parts : blockIdx.x);
-  const int share = kRest == Rest::kTiles ? 0 : static_cast<int>(is_cluster(kRest) ? blockIdx.x / parts : blockIdx.x);
+  const int part =
+      kRest == Rest::kNone ? 0 : static_cast<int>(kRest == Rest::kTiles ? blockIdx.x : blockIdx.x % kParts);
+  const int share =
+      kRest == Rest::kTiles ? 0 : static_cast<int>(kRest == Rest::kNone ? blockIdx.x : blockIdx.x / kParts);
   const RowMarks memory =
       row_marks<kBits>(experts, call.part_rows, share * call.share_rows, (call.share_rows + kMarkRows - 1) / kMarkRows,
-                       static_cast<int>(scratch_words(kRest, experts, threads, parts)), shared);
+                       static_cast<int>(scratch_words(kRest, experts, threads)), shared);
   // Slots are counted from the first of the part.
   const int first_slot = part * call.part_rows * call.columns;
   const int num_slots = min(call.part_rows, call.rows - part * call.part_rows) * call.columns;
@@ -184,184 +173,135 @@ __global__ void __launch_bounds__(kMostThreads) bookkeep_rows(const __grid_const
   const std::uint32_t row_magic = call.row_magic;
   if (rank == 0) outputs = call.outputs, blocks = call.blocks;
   clear_marks(memory, rank, threads);
-  if constexpr (is_cluster(kRest)) {
+  if constexpr (kRest == Rest::kCluster) {
     arrive_in_cluster();  // all blocks have begun
     wait_for_cluster();
   } else {
     __syncthreads();
   }
 
-  const auto bookkeep = [&](bool writes) {
-    if (writes) wait_for_previous_kernel();
-    if (kRest == Rest::kTiles) {
-      const uint4 sums = add_counts(call, rank, min(threads / call.words_of_tile, kMostCountParts));
-      asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(memory.scratch + 16 * static_cast<unsigned>(rank)),
-                   "r"(sums.x), "r"(sums.y), "r"(sums.z), "r"(sums.w)
-                   : "memory");
-    }
-    take_ids<kBits, kRest == Rest::kManyParts ? 2 * kLoads : kLoads>(call, memory, slot_ids, num_slots, first_own,
-                                                                     last_own, writes);
-    __syncthreads();
-
-    int count = 0, before = 0;
-    if (is_expert) count = count_marks<kBits>(memory, rank);
-    if constexpr (is_cluster(kRest)) {
-      const std::uint32_t mine = memory.scratch + 4 * static_cast<unsigned>(rank);
-      if (is_expert) {
-#pragma unroll 4
-        for (unsigned p = 0; p < parts; ++p)
-          write_to_block(mine + static_cast<unsigned>(part) * memory.row_bytes, p, count);
-      }
-      arrive_in_cluster();
-      wait_for_cluster();
-      if (is_expert) {
-        count = 0;
-#pragma unroll 1
-        for (int first = 0; first < static_cast<int>(parts); first += kFourParts) {
-          int some[kFourParts];
-#pragma unroll
-          for (int p = 0; p < kFourParts; ++p)
-            some[p] = read_shared(mine + static_cast<unsigned>(first + p) * memory.row_bytes);
-#pragma unroll
-          for (int p = 0; p < kFourParts; ++p) count += some[p], before += first + p < part ? some[p] : 0;
-        }
-      }
-    }
-    if constexpr (kRest == Rest::kTiles) {
-      count = 0;
-      const int parts = min(threads / call.words_of_tile, kMostCountParts), half = 16 * (rank / 2 % 2);
-      std::uint32_t at = memory.scratch + static_cast<unsigned>(16 * (rank / kExpertsOfWord) + 4 * (rank % 2));
-#pragma unroll 4
-      for (int p = 0; p < parts && is_expert; ++p, at += 16 * static_cast<unsigned>(call.words_of_tile)) {
-        count += read_shared(at) >> half & 0xffff;
-        before += read_shared(at + 8) >> half & 0xffff;
-      }
-    }
-
-    const uint2 mine{static_cast<unsigned>(count), blocks_of_slots(blocks, static_cast<unsigned>(count))};
-    uint2 sum = mine;
-#pragma unroll
-    for (int distance = 1; distance < kWarpSize; distance *= 2) {
-      const unsigned x = __shfl_up_sync(kAllLanes, sum.x, distance), y = __shfl_up_sync(kAllLanes, sum.y, distance);
-      if (static_cast<int>(lane) >= distance) sum.x += x, sum.y += y;
-    }
-    if (lane == kWarpSize - 1) of_warps[warp] = sum;
-    __syncthreads();
-    const uint2 of_warp = lane < warp ? of_warps[lane] : uint2{0, 0};
-    const int slots_before = static_cast<int>(__reduce_add_sync(kAllLanes, of_warp.x) + sum.x - mine.x);
-    const int blocks_before = static_cast<int>(__reduce_add_sync(kAllLanes, of_warp.y) + sum.y - mine.y);
-    const int blocks_after = blocks_before + static_cast<int>(mine.y);
-    if (is_expert) {
-      const unsigned at = 4 * static_cast<unsigned>(rank);
-      write_shared(memory.all + at, count);
-      write_shared(memory.to_position + at, slots_before + before);
-      write_shared(memory.to_place + at, blocks_before * blocks.size + before);
-      write_shared(memory.first_block + at, blocks_before);
-      if (is_last) {
-        write_shared(memory.first_block + at + 4, blocks_after);
-        write_shared(memory.first_block + at + 8, slots_before + count);
-      }
-      if (blockIdx.x == 0 && writes) {
-        store_if(outputs.tokens_per_expert != nullptr, outputs.tokens_per_expert + rank, count);
-        store_if(outputs.expert_offsets != nullptr, outputs.expert_offsets + rank, slots_before);
-        store_if(is_last && outputs.expert_offsets != nullptr, outputs.expert_offsets + experts, slots_before + count);
-        store_if(is_last && outputs.num_tokens_post_padded != nullptr && blocks.size > 0,
-                 outputs.num_tokens_post_padded, blocks_after * blocks.size);
-      }
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (int i = first_own + rank; i < last_own; i += threads) {
-#ifdef SAMEBITS_MUTANT_ATOMICS_FOR_SLOT_ORDER
-      const int slot = first_own + last_own - 1 - i;
-#else
-      const int slot = i;
-#endif
-      const int id = read_shared(memory.own + 4 * static_cast<unsigned>(slot - first_own));
-      const bool has_id = id >= 0;
-      const unsigned at = has_id ? 4 * static_cast<unsigned>(id) : 0;
-      const int to_position = read_shared(memory.to_position + at), to_place = read_shared(memory.to_place + at);
-#ifdef SAMEBITS_MUTANT_ATOMICS_FOR_SLOT_ORDER
-      const int place =
-          count_before<kBits>(memory, row_of_slot(first_own, row_magic), at) + atomicAdd(arrived + at / 4, 1);
-#else
-      const int place = count_before<kBits>(memory, row_of_slot(slot, row_magic), at);
-#endif
-      const int position = has_id ? to_position + place : -1;
-      store_if(has_id && outputs.slot_of_position != nullptr, outputs.slot_of_position + position, first_slot + slot);
-      store_if(has_id && outputs.sorted_token_ids != nullptr, outputs.sorted_token_ids + (to_place + place),
-               first_slot + slot);
-      store_if(writes && outputs.position_of_slot != nullptr, outputs.position_of_slot + (first_slot + slot), position);
-    }
-    write_padding(call, memory, outputs, writes);
-  };
-  if constexpr (kRehearses) {
-#pragma unroll 1
-    for (int pass = 0; pass < 2; ++pass) {
-      bookkeep(pass == 1);
-      __syncthreads();
-    }
-  } else {
-    bookkeep(true);
+  wait_for_previous_kernel();
+  if (kRest == Rest::kTiles) {
+    const uint4 sums = add_counts(call, rank, min(threads / call.words_of_tile, kMostCountParts));
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(memory.scratch + 16 * static_cast<unsigned>(rank)),
+                 "r"(sums.x), "r"(sums.y), "r"(sums.z), "r"(sums.w)
+                 : "memory");
   }
-}
+  take_ids<kBits>(call, memory, slot_ids, num_slots, first_own, last_own);
+  __syncthreads();
 
-using Kernel = void (*)(RowsCall);
-// The same for all calls, which may be on several threads.
-cudaError_t allow_large(Kernel kernel, std::int64_t parts) {
-  const cudaError_t status =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostBytes));
-  if (status != cudaSuccess || parts <= kEightParts) return status;  // clusters of up to 8 need no leave
-  return cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+  int count = 0, before = 0;
+  if (is_expert) count = count_marks<kBits>(memory, rank);
+  if constexpr (kRest == Rest::kCluster) {
+    const std::uint32_t mine = memory.scratch + 4 * static_cast<unsigned>(rank);
+    if (is_expert) {
+#pragma unroll
+      for (int p = 0; p < kParts; ++p)
+        write_to_block(mine + static_cast<unsigned>(part) * memory.row_bytes, static_cast<unsigned>(p), count);
+    }
+    arrive_in_cluster();
+    wait_for_cluster();
+    if (is_expert) {
+      int some[kParts];
+#pragma unroll
+      for (int p = 0; p < kParts; ++p) some[p] = read_shared(mine + static_cast<unsigned>(p) * memory.row_bytes);
+      count = 0;
+#pragma unroll
+      for (int p = 0; p < kParts; ++p) count += some[p], before += p < part ? some[p] : 0;
+    }
+  }
+  if constexpr (kRest == Rest::kTiles) {
+    count = 0;
+    const int parts = min(threads / call.words_of_tile, kMostCountParts), half = 16 * (rank / 2 % 2);
+    std::uint32_t at = memory.scratch + static_cast<unsigned>(16 * (rank / kExpertsOfWord) + 4 * (rank % 2));
+#pragma unroll 4
+    for (int p = 0; p < parts && is_expert; ++p, at += 16 * static_cast<unsigned>(call.words_of_tile)) {
+      count += read_shared(at) >> half & 0xffff;
+      before += read_shared(at + 8) >> half & 0xffff;
+    }
+  }
+
+  const uint2 mine{static_cast<unsigned>(count), blocks_of_slots(blocks, static_cast<unsigned>(count))};
+  uint2 sum = mine;
+#pragma unroll
+  for (int distance = 1; distance < kWarpSize; distance *= 2) {
+    const unsigned x = __shfl_up_sync(kAllLanes, sum.x, distance), y = __shfl_up_sync(kAllLanes, sum.y, distance);
+    if (static_cast<int>(lane) >= distance) sum.x += x, sum.y += y;
+  }
+  if (lane == kWarpSize - 1) of_warps[warp] = sum;
+  __syncthreads();
+  const uint2 of_warp = lane < warp ? of_warps[lane] : uint2{0, 0};
+  const int slots_before = static_cast<int>(__reduce_add_sync(kAllLanes, of_warp.x) + sum.x - mine.x);
+  const int blocks_before = static_cast<int>(__reduce_add_sync(kAllLanes, of_warp.y) + sum.y - mine.y);
+  const int blocks_after = blocks_before + static_cast<int>(mine.y);
+  if (is_expert) {
+    const unsigned at = 4 * static_cast<unsigned>(rank);
+    write_shared(memory.all + at, count);
+    write_shared(memory.to_position + at, slots_before + before);
+    write_shared(memory.to_place + at, blocks_before * blocks.size + before);
+    write_shared(memory.first_block + at, blocks_before);
+    if (is_last) {
+      write_shared(memory.first_block + at + 4, blocks_after);
+      write_shared(memory.first_block + at + 8, slots_before + count);
+    }
+    if (blockIdx.x == 0) {
+      store_if(outputs.tokens_per_expert != nullptr, outputs.tokens_per_expert + rank, count);
+      store_if(outputs.expert_offsets != nullptr, outputs.expert_offsets + rank, slots_before);
+      store_if(is_last && outputs.expert_offsets != nullptr, outputs.expert_offsets + experts, slots_before + count);
+      store_if(is_last && outputs.num_tokens_post_padded != nullptr && blocks.size > 0, outputs.num_tokens_post_padded,
+               blocks_after * blocks.size);
+    }
+  }
+  __syncthreads();
+#pragma unroll 1
+  for (int i = first_own + rank; i < last_own; i += threads) {
+#ifdef SAMEBITS_MUTANT_ATOMICS_FOR_SLOT_ORDER
+    const int slot = first_own + last_own - 1 - i;
+#else
+    const int slot = i;
+#endif
+    const int id = read_shared(memory.own + 4 * static_cast<unsigned>(slot - first_own));
+    const bool has_id = id >= 0;
+    const unsigned at = has_id ? 4 * static_cast<unsigned>(id) : 0;
+    const int to_position = read_shared(memory.to_position + at), to_place = read_shared(memory.to_place + at);
+#ifdef SAMEBITS_MUTANT_ATOMICS_FOR_SLOT_ORDER
+    const int place =
+        count_before<kBits>(memory, row_of_slot(first_own, row_magic), at) + atomicAdd(arrived + at / 4, 1);
+#else
+    const int place = count_before<kBits>(memory, row_of_slot(slot, row_magic), at);
+#endif
+    const int position = has_id ? to_position + place : -1;
+    store_if(has_id && outputs.slot_of_position != nullptr, outputs.slot_of_position + position, first_slot + slot);
+    store_if(has_id && outputs.sorted_token_ids != nullptr, outputs.sorted_token_ids + (to_place + place),
+             first_slot + slot);
+    store_if(outputs.position_of_slot != nullptr, outputs.position_of_slot + (first_slot + slot), position);
+  }
+  write_padding(call, memory, outputs);
 }
 
 struct Plan {
   Rest rest;
-  bool bits, rehearses;
+  bool bits;
   int threads;
-  std::int64_t parts, part_rows, share_rows, blocks;
+  std::int64_t part_rows, share_rows, blocks;
   std::size_t bytes;
 };
 std::size_t bytes_of(const Plan& plan, std::int64_t columns, std::int64_t experts) {
   return row_marks_bytes(experts, plan.part_rows, ceil_div(plan.share_rows, kMarkRows), plan.share_rows * columns,
-                         scratch_words(plan.rest, experts, plan.threads, plan.parts), plan.bits);
+                         scratch_words(plan.rest, experts, plan.threads), plan.bits);
 }
 int threads_of(std::int64_t experts) {
   return experts > kFewThreads ? kMostThreads : kFewThreads;
 }
-// Whether blocks of any of the plans can be in clusters of 16, which not every device has.
-bool has_large_clusters() {
-  static const bool kHas = [] {
-    const auto kernel = bookkeep_rows<Rest::kManyParts, true>;
-    cudaLaunchAttribute cluster{};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim.x = kSixteenParts;
-    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(kSixteenParts);
-    config.blockDim = dim3(kMostThreads);
-    config.dynamicSmemBytes = kMostBytes;
-    config.attrs = &cluster;
-    config.numAttrs = 1;
-    int clusters = 0;
-    if (allow_large(kernel, kSixteenParts) == cudaSuccess &&
-        cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess)
-      return clusters > 0;
-    cudaGetLastError();  // the caller is not to find it
-    return false;
-  }();
-  return kHas;
-}
-
-// The rows in parts; those of a part are shared by as many blocks as there are then, of `blocks`, but with no more than
-// most_share rows each.
-Plan shared_plan(std::int64_t parts, bool bits, std::int64_t blocks, std::int64_t most_share, std::int64_t rows,
-                 std::int64_t columns, std::int64_t experts) {
-  const Rest rest = parts == 1 ? Rest::kNone : parts == kFourParts ? Rest::kFourParts : Rest::kManyParts;
-  Plan plan{rest, bits, false, threads_of(experts), parts, 0, 1, 0, 0};
+Plan shared_plan(Rest rest, bool bits, std::int64_t rows, std::int64_t columns, std::int64_t experts) {
+  Plan plan{rest, bits, threads_of(experts), 0, 1, 0, 0};
+  const std::int64_t parts = rest == Rest::kNone ? 1 : kParts;
   plan.part_rows = round_up(ceil_div(rows, parts), kMarkRows);
   const std::int64_t most = std::min(plan.part_rows, rows);
-  while (plan.share_rows < most_share && ceil_div(most, plan.share_rows) * parts > blocks) plan.share_rows *= 2;
+  // Where each row has a block of the selection, on as many other multiprocessors, if there are a few.
+  const std::int64_t free = std::clamp(kMultiprocessors - rows, kFewestBlocks, kBlocks);
+  const std::int64_t blocks = rest == Rest::kNone && experts <= kFewThreads ? free : kBlocks;
+  while (plan.share_rows < kShareRows && ceil_div(most, plan.share_rows) * parts > blocks) plan.share_rows *= 2;
   plan.blocks = std::max(ceil_div(most, plan.share_rows) * parts, blocks);
   plan.bytes = bytes_of(plan, columns, experts);
   return plan;
@@ -369,34 +309,17 @@ Plan shared_plan(std::int64_t parts, bool bits, std::int64_t blocks, std::int64_
 Plan tiles_plan(std::int64_t rows, std::int64_t columns, std::int64_t experts) {
   std::int64_t of_tile = kLeastTileRows;
   while (of_tile < kMostTileRows && of_tile * kUsualTiles < rows) of_tile *= 2;
-  Plan plan{Rest::kTiles, false, false, threads_of(experts), 1, of_tile, of_tile, ceil_div(rows, of_tile), 0};
+  Plan plan{Rest::kTiles, false, threads_of(experts), of_tile, of_tile, ceil_div(rows, of_tile), 0};
   plan.bytes = bytes_of(plan, columns, experts);
-  return plan;
-}
-// Up to kOnePartRows.
-Plan few_rows_plan(std::int64_t rows, std::int64_t columns, std::int64_t experts) {
-  const bool many = rows > kMarkedRows;
-  if (many && experts <= kClusterExperts)
-    return shared_plan(kFourParts, false, kBlocks, kShareRows, rows, columns, experts);
-  // Where each row has a block of the selection, on as many other multiprocessors, if there are a few.
-  const std::int64_t free = std::clamp(kMultiprocessors - rows, kFewestBlocks, kBlocks);
-  Plan plan = shared_plan(1, many, experts <= kFewThreads ? free : kBlocks, kShareRows, rows, columns, experts);
-  plan.rehearses = rows <= kRehearsedRows && experts <= kRehearsedExperts;
   return plan;
 }
 // rows: units. The limits are where one way was faster than another on an H200 (docs/kernels.md).
 Plan plan_of(std::int64_t rows, std::int64_t columns, std::int64_t experts) {
-  if (rows <= kOnePartRows) {
-    const Plan few = few_rows_plan(rows, columns, experts);
-    if (few.bytes <= kMostBytes) return few;
-  }
-  const bool four = rows <= kFourPartsRows, eight = rows <= kEightPartsRows;
-  if (eight || (experts <= kFewThreads && has_large_clusters())) {
-    const Plan cluster = four ? shared_plan(kFourParts, true, kBlocks, kShareRows, rows, columns, experts)
-                              : shared_plan(eight ? kEightParts : kSixteenParts, true, kManyPartsBlocks, kMostTileRows,
-                                            rows, columns, experts);
-    if (cluster.bytes <= kMostBytes) return cluster;
-  }
+  const bool many = rows > kMarkedRows, small_cluster = many && rows <= kOnePartRows && experts <= kClusterExperts;
+  const Plan one_part = shared_plan(Rest::kNone, many, rows, columns, experts);
+  if (rows <= kOnePartRows && !small_cluster && one_part.bytes <= kMostBytes) return one_part;
+  const Plan cluster = shared_plan(Rest::kCluster, !small_cluster, rows, columns, experts);
+  if (rows <= kClusterRows && cluster.bytes <= kMostBytes) return cluster;
   return tiles_plan(rows, columns, experts);
 }
 Plan plan_of(const RouterView& router, std::int64_t num_tokens) {
@@ -420,25 +343,19 @@ bool serves_device() {
          static_cast<std::size_t>(bytes) >= kMostBytes;
 }
 
+using Kernel = void (*)(RowsCall);
 Kernel kernel_of(const Plan& plan) {
-  switch (plan.rest) {
-    case Rest::kNone:
-      if (plan.rehearses) return bookkeep_rows<Rest::kNone, false, true>;
-      return plan.bits ? bookkeep_rows<Rest::kNone, true> : bookkeep_rows<Rest::kNone, false>;
-    case Rest::kFourParts:
-      return plan.bits ? bookkeep_rows<Rest::kFourParts, true> : bookkeep_rows<Rest::kFourParts, false>;
-    case Rest::kManyParts:
-      return bookkeep_rows<Rest::kManyParts, true>;
-    case Rest::kTiles:
-      break;
-  }
-  return bookkeep_rows<Rest::kTiles, false>;
+  if (plan.rest == Rest::kNone) return plan.bits ? bookkeep_rows<Rest::kNone, true> : bookkeep_rows<Rest::kNone, false>;
+  if (plan.rest == Rest::kTiles) return bookkeep_rows<Rest::kTiles, false>;
+  return plan.bits ? bookkeep_rows<Rest::kCluster, true> : bookkeep_rows<Rest::kCluster, false>;
 }
 
 cudaError_t launch(Kernel kernel, const Plan& plan, const RowsCall& rows, cudaStream_t stream) {
-  const cudaError_t status = allow_large(kernel, plan.parts);
+  // The same for all calls, which may be on several threads.
+  const cudaError_t status =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostBytes));
   if (status != cudaSuccess) return status;
-  return launch_pdl_clusters(kernel, static_cast<unsigned>(plan.parts), dim3(static_cast<unsigned>(plan.blocks)),
+  return launch_pdl_clusters(kernel, plan.rest == Rest::kCluster ? kParts : 1, dim3(static_cast<unsigned>(plan.blocks)),
                              dim3(static_cast<unsigned>(plan.threads)), spread_bytes(plan), stream, rows);
 }
 
@@ -446,9 +363,9 @@ cudaError_t launch(Kernel kernel, const Plan& plan, const RowsCall& rows, cudaSt
 
 bool can_bookkeep_rows(const RouterView& router, std::int64_t num_tokens, std::int64_t block_size) {
   if (num_tokens == 0 || num_tokens * router.columns > kMostSlots || router.gate_rows > kMostTileExperts) return false;
-  if (block_size > kLargestBlock || !serves_device()) return false;
-  const Plan plan = plan_of(router, num_tokens);  // asks what only such a device is to be asked
-  return plan.bytes <= kMostBytes && (plan.rest != Rest::kTiles || plan.blocks <= kMostTiles);
+  const Plan plan = plan_of(router, num_tokens);
+  return block_size <= kLargestBlock && plan.bytes <= kMostBytes &&
+         (plan.rest != Rest::kTiles || plan.blocks <= kMostTiles) && serves_device();
 }
 
 cudaError_t launch_bookkeep_rows(const RouterView& router, const CallView& call, const BookkeepOutputs& outputs,
@@ -461,7 +378,6 @@ cudaError_t launch_bookkeep_rows(const RouterView& router, const CallView& call,
   rows.columns = static_cast<std::int32_t>(units.columns);
   rows.rows = static_cast<std::int32_t>(call.num_tokens * units.of_row);
   rows.share_rows = static_cast<std::int32_t>(plan.share_rows);
-  rows.parts = static_cast<std::int32_t>(plan.parts);
   rows.row_magic = static_cast<std::uint32_t>(ceil_div(std::int64_t{1} << 31, units.columns));
   rows.slot_ids = call.slot_ids;
   rows.tile_counts = tile_counts;

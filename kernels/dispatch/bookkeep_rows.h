@@ -1,5 +1,5 @@
 // The bookkeeping of up to 2^17 slots of routers with up to 1,024 experts, behind whatever selects: in one launch, of
-// many rows and experts in two.
+// many rows in two.
 #pragma once
 
 #include "kernels/dispatch/slots.h"

@@ -88,24 +88,14 @@ __device__ __forceinline__ void multiply(const FewCall& few) {
   const int tile = (static_cast<int>(blockIdx.x) - chunk * few.groups) * few.warps + warp;
   const bool has_tile = warp < few.warps && tile < few.tiles;
   __shared__ HandoverState shared_state;
-  const SomeThreads all{1, blockDim.x};
-  HandoverState state;
-  if (warp < few.warps) {
-    Fragment weights[kChunkSteps];
+  const bool multiplies = warp < few.warps;
+  Fragment weights[kChunkSteps];
+  int num_rows = 0;
+  if (multiplies) {
     const int loaded_tile = min(tile, few.tiles - 1);
     load_chunk(few.weights + ((loaded_tile * few.chunks + chunk) * kChunkSteps * kFragmentLanes + lane), weights);
     wait_for_previous_kernel();
-    const int rows = rows_of(few), num_rows = has_tile ? rows : 0;
-    all.sync();
-    state = shared_state;
-    std::uint32_t* words = few.words + side_of(state) * kWordsOfSide;
-    Accumulator sums[kTokenTiles];
-    run_chains(weights, tokens, lane, sums);
-    if constexpr (kTokenTiles == 1) {
-      write_side_by_side(words, few.chunks, num_rows, chunk, tile, lane, sums[0]);
-    } else {
-      write_rows(words, few.chunks, num_rows, chunk, tile, lane, sums);
-    }
+    if (has_tile) num_rows = rows_of(few);
   } else {
     // These warps copy, a row each at a time. Padding rows are read, too, rather than wait for their number.
     wait_for_previous_kernel();
@@ -115,10 +105,22 @@ __device__ __forceinline__ void multiply(const FewCall& few) {
       __pipeline_memcpy_async(&tokens[row][lane * 8], column + std::int64_t{row} * few.input_stride, sizeof(uint4));
     }
     __pipeline_commit();
-    state = read_state(handover_of(few));
+    const HandoverState state = read_state(handover_of(few));
     if (warp == few.warps) shared_state = state;
     __pipeline_wait_prior(0);
-    all.sync();
+  }
+  __syncthreads();
+  Accumulator sums[kTokenTiles];
+  if (multiplies) run_chains(weights, tokens, lane, sums);
+  asm volatile("" ::: "memory");  // nothing of what follows before the chains
+  const HandoverState state = shared_state;
+  if (multiplies) {
+    std::uint32_t* words = few.words + side_of(state) * kWordsOfSide;
+    if constexpr (kTokenTiles == 1) {
+      write_side_by_side(words, few.chunks, num_rows, chunk, tile, lane, sums[0]);
+    } else {
+      write_rows(words, few.chunks, num_rows, chunk, tile, lane, sums);
+    }
   }
   const int side = side_of(state);
   if (threadIdx.x == 0) {

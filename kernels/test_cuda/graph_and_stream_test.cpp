@@ -164,7 +164,7 @@ class Lane {
   }
 
  private:
-  static constexpr std::int64_t kMostRows = 4096;  // whose bookkeeping has clusters of 16
+  static constexpr std::int64_t kMostRows = 4096;  // whose bookkeeping has tiles; that of 2,048 rows has clusters
 
   struct Batch {
     Batch(const PoolOfRows& pool, std::int64_t n, const RowOrder& row_order)
