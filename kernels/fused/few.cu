@@ -53,13 +53,7 @@ struct FewCall {
 };
 
 __device__ __forceinline__ int rows_of(const FewCall& few) {
-  // Without a branch, see use_fragments.
-  std::int32_t rows = few.num_tokens;
-  asm volatile("{\n.reg .pred p;\nsetp.ne.u64 p, %1, 0;\n@p ld.global.s32 %0, [%1];\n}"
-               : "+r"(rows)
-               : "l"(few.num_valid_rows)
-               : "memory");
-  return min(max(rows, 0), few.num_tokens);
+  return few.num_valid_rows == nullptr ? few.num_tokens : min(max(__ldg(few.num_valid_rows), 0), few.num_tokens);
 }
 
 __device__ __forceinline__ Handover handover_of(const FewCall& few) {
@@ -72,13 +66,6 @@ __device__ __forceinline__ void arrive(const FewCall& few) {
                "r"(blockIdx.x == 0 ? few.arrivals : 1)
                : "memory");
 }
-
-struct SomeThreads {
-  unsigned barrier, threads;
-  __device__ __forceinline__ void sync() const {
-    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-  }
-};
 
 template <int kTokenTiles>
 __device__ __forceinline__ void multiply(const FewCall& few) {
@@ -111,7 +98,10 @@ __device__ __forceinline__ void multiply(const FewCall& few) {
   }
   __syncthreads();
   Accumulator sums[kTokenTiles];
-  if (multiplies) run_chains(weights, tokens, lane, sums);
+  if (multiplies) {
+    run_chains(
+        weights, [&](int n, int s) { return tokens_of_step(tokens, n, s, lane); }, sums);
+  }
   asm volatile("" ::: "memory");  // nothing of what follows before the chains
   const HandoverState state = shared_state;
   if (multiplies) {
@@ -197,6 +187,12 @@ __device__ __noinline__ void bookkeep_slowly(const SlotTask& slots, int threads,
 template <Lean kLean, int kTokenTiles>
 inline constexpr bool kRehearses = (kLean == Lean::kSoftmax) && (kTokenTiles == 1);
 constexpr int kRehearsingThreads = 4 * kWarpSize;
+struct SomeThreads {
+  unsigned barrier, threads;
+  __device__ __forceinline__ void sync() const {
+    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+  }
+};
 template <class Choice>
 __device__ __forceinline__ void clear_rehearsal(int rank, Choice& choice) {
   static_assert(sizeof(Choice) % sizeof(uint4) == 0);

@@ -14,42 +14,6 @@ inline constexpr int kSideBySide = 4, kSideBySideRows = 4;
 static_assert(kSideBySideRows <= kTileTokens);
 inline constexpr int kMostChunks = 28, kAnyChunks = 0;
 
-// A use of three fragments that does nothing, after the chain had the sum `before`. The hardware waits for loads by six
-// scoreboards. Loads that are in flight together share one of them where the compiler sees no use of some that comes
-// much before those of others, so the chain would begin with the last of them. It looks no further than a branch, so
-// there is none from load_chunk to the end of the chain. scratch: an address in shared memory.
-inline constexpr int kUsedAtOnce = 3, kUses = 3;  // as many as there are scoreboards for
-__device__ __forceinline__ void use_fragments(unsigned scratch, const Fragment* weights, float before) {
-  asm volatile(
-      "{\n.reg .pred p;\n.reg .b32 all;\nsetp.eq.u32 p, %3, 0xfffffffe;\n"  // no sum is that
-      "@p lop3.b32 all, %0, %1, %2, 0x80;\n@p st.shared.u32 [%4], all;\n}" ::"r"(weights[0].x),
-      "r"(weights[1].x), "r"(weights[2].x), "r"(to_bits(before)), "r"(scratch)
-      : "memory");
-}
-// run_chains for up to 8 tokens, as weights come.
-__device__ __forceinline__ void run_chains(const Fragment (&weights)[kChunkSteps],
-                                           const std::uint16_t (&tokens)[kTileTokens][kSharedStride], int lane,
-                                           Accumulator (&chains)[1]) {
-  // Behind a token's columns lies what nobody reads.
-  const auto scratch = static_cast<unsigned>(__cvta_generic_to_shared(&tokens[0][kChunkWidth]));
-  chains[0] = {};
-  float before = from_bits(scratch);
-#pragma unroll
-  for (int s = 0; s < kChunkSteps; ++s) {
-    const uint2 some = tokens_of_step(tokens, 0, s, lane);
-    if (s % kUsedAtOnce == 0 && s / kUsedAtOnce < kUses) use_fragments(scratch, weights + s, before);
-    if (s % kUsedAtOnce == kUsedAtOnce - 1) before = chains[0].values[0];
-    multiply_tile(chains[0], weights[s], some);
-  }
-}
-// Of up to 16, it is not faster so.
-__device__ __forceinline__ void run_chains(const Fragment (&weights)[kChunkSteps],
-                                           const std::uint16_t (&tokens)[2 * kTileTokens][kSharedStride], int lane,
-                                           Accumulator (&chains)[2]) {
-  run_chains(
-      weights, [&](int n, int s) { return tokens_of_step(tokens, n, s, lane); }, chains);
-}
-
 __device__ __forceinline__ int quads_of(int chunks) {
   return (chunks + kSideBySide - 1) / kSideBySide;
 }

@@ -154,7 +154,7 @@ TEST_F(BookkeepRouteTest, IdsOfTheCallerThatAreNoSlots) {
   }
 }
 
-// Clusters of up to 16 blocks, tiles, and the sort beyond them.
+// Tiles of up to 128 rows, and the sort beyond them.
 TEST_F(BookkeepRouteTest, OfManyRows) {
   for (const samebits_router_spec& spec : {sigmoid_bias_spec(16, 96, 4), softmax(40, 6)}) {
     samebits_router_spec narrow = spec;
