@@ -56,12 +56,11 @@ TEST(CudaMutants, HaveAGuardInTheirSource) {
   for (const Line& mutant : table()) {
     std::string guard = "SAMEBITS_MUTANT_" + mutant.name;
     std::ranges::transform(guard, guard.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-    // The selection and the fused forms are a source each and headers of their own.
+    // Two of them are a source and a header of its own.
     const std::string kernels = SAMEBITS_SOURCE_DIR "/kernels/";
     std::string text = read_text(kernels + mutant.source);
     if (mutant.source == "select/select.cu") text += read_text(kernels + "select/fold_finish.cuh");
     if (mutant.source == "logits/decode_wide.cu") text += read_text(kernels + "logits/decode_wide.cuh");
-    if (mutant.source == "fused/fused.cu") text += read_text(kernels + "fused/words.cuh");
     EXPECT_NE(text.find(guard + "\n"), std::string::npos) << guard << " in " << mutant.source;
     EXPECT_FALSE(mutant.fault.empty()) << mutant.name;
   }

@@ -1,4 +1,5 @@
 // One call of a router: argument checks, then the stages, slice by slice.
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <string>
@@ -43,11 +44,16 @@ void check_workspace(const RouterView& router, std::int64_t num_tokens, const vo
                " rows need " + std::to_string(needed) + "; ask samebits_workspace_bytes");
 }
 
-// The fused form where it serves the call and no other one is forced.
-Form form_of_call(const Router& router, std::int64_t num_tokens) {
+// The fused form where it serves the call, and bookkeeping is wanted or the form is forced: without bookkeeping two
+// launches take 0.2 to 0.6 us less on an H200 (docs/kernels.md).
+Form form_of_call(const Router& router, const samebits_inputs& in, const samebits_outputs& out) {
+  const std::int64_t num_tokens = in.num_tokens;
   const Form form = choose_form(router.view, router.tensor_cores, num_tokens);
-  const bool free = !forced_form() || *forced_form() == Form::kFused;
-  return form == Form::kDecode && free && can_fuse(router.view, num_tokens) ? Form::kFused : form;
+  const bool has_short_strides = std::max({in.hidden_states.row_stride, out.topk_ids.row_stride,
+                                           out.topk_weights.row_stride, out.router_logits.row_stride}) <= kFusedStride;
+  if (form != Form::kDecode || !can_fuse(router.view, num_tokens) || !has_short_strides) return form;
+  const bool fuses = forced_form() ? *forced_form() == Form::kFused : wants_bookkeeping(out);
+  return fuses ? Form::kFused : form;
 }
 
 Bookkeeper bookkeeper_of(const Call& call) {
@@ -77,7 +83,7 @@ Call checked_call(const Router& router, Source source, const samebits_inputs* in
   check_workspace(view, num_tokens, workspace);
   check_device(router.device);
   if (source == Source::kHiddenStates) {
-    call.form = form_of_call(router, num_tokens);
+    call.form = form_of_call(router, call.inputs, call.outputs);
     call.copies_rows = has_prepared_input(view.spec) || needs_copy(view, call.inputs.hidden_states);
   }
   const SliceContents contents{call.form, call.copies_rows, call.form.has_value()};
@@ -154,16 +160,15 @@ void launch_bookkeeping(const Call& call, cudaStream_t stream) {
         "launch_bookkeep");
 }
 
-// The whole call in one launch, but for a copy or a preparation of the rows. Returns whether the bookkeeping is done.
-bool launch_all_at_once(const Call& call, cudaStream_t stream) {
+// The whole call in one launch, but for a copy or a preparation of the rows.
+void launch_all_at_once(const Call& call, cudaStream_t stream) {
   const RouterView& router = call.router.view;
   CallView view = view_of_slice(call, 0, call.inputs.num_tokens);
   launch_input(router, {Form::kFused, call.inputs.hidden_states, call.copies_rows, call.workspace}, 0, view, stream);
   const Handover handover{call.workspace.handover_state, call.workspace.handover_words, handover_patience()};
   const BookkeepOutputs outputs = bookkeep_outputs(call.outputs);
-  const bool bookkeeps = call.bookkeeper != Bookkeeper::kNone && can_bookkeep_fused(router, view);
+  const bool bookkeeps = call.bookkeeper != Bookkeeper::kNone;
   check(launch_fused(router, view, handover, bookkeeps ? &outputs : nullptr, stream), "launch_fused");
-  return bookkeeps;
 }
 
 void write_kernel_name(const Call& call, samebits_outputs* outputs) {
@@ -205,8 +210,7 @@ void route(const Router& router, Source source, const samebits_inputs* inputs, s
           "launch_slice_valid_rows");
   }
   const bool fused = call.form == Form::kFused && num_tokens > 0;
-  bool is_bookkept = call.bookkeeper == Bookkeeper::kNone;
-  if (fused) is_bookkept = launch_all_at_once(call, stream) || is_bookkept;
+  if (fused) launch_all_at_once(call, stream);
   for (std::int64_t first = 0; first < num_tokens && !fused; first += call.slices.rows) {
     CallView view = view_of_slice(call, first, std::min(call.slices.rows, num_tokens - first));
     if (call.form) {
@@ -215,7 +219,7 @@ void route(const Router& router, Source source, const samebits_inputs* inputs, s
     }
     check(launch_select(router.view, view, stream), "launch_select");
   }
-  if (!is_bookkept) launch_bookkeeping(call, stream);
+  if (call.bookkeeper != Bookkeeper::kNone && !fused) launch_bookkeeping(call, stream);
   write_kernel_name(call, outputs);
 }
 

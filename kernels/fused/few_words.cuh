@@ -1,6 +1,6 @@
-// The words of the hand-over as few.cu lays them out: for up to kSideBySideRows rows those of four chunks side by side,
-// which takes their reader the fewest loads; for more rows a chunk after the other, which takes the writers the fewest
-// transactions. kTokenTiles is 1 or 2 for these two.
+// The words of the hand-over as fused.cu lays them out: for up to kSideBySideRows rows those of four chunks side by
+// side, which takes their reader the fewest loads; for more rows a chunk after the other, which takes the writers the
+// fewest transactions. kTokenTiles is 1 or 2 for these two.
 #pragma once
 
 #include "kernels/fused/words.cuh"
@@ -12,7 +12,6 @@ namespace samebits::cuda {
 inline constexpr int kWordStride = kMaxSelectThreads;  // experts of a chunk in the words of a row
 inline constexpr int kSideBySide = 4, kSideBySideRows = 4;
 static_assert(kSideBySideRows <= kTileTokens);
-inline constexpr int kMostChunks = 28, kAnyChunks = 0;
 
 __device__ __forceinline__ int quads_of(int chunks) {
   return (chunks + kSideBySide - 1) / kSideBySide;
@@ -54,35 +53,27 @@ __device__ __forceinline__ void read_side_by_side(const std::uint32_t* words, st
                : "memory");
 }
 
-// The sum of an expert's words, left to right. False where one has not come after `patience` looks. kChunks: how many
-// words there are, or kAnyChunks.
+// The sum of an expert's kChunks words, left to right. False where one has not come after `patience` looks.
 template <int kChunks, int kTokenTiles>
-__device__ __forceinline__ bool receive_sum(const std::uint32_t* words, int chunks, int patience, float& sum) {
-  constexpr int kWords = kChunks == kAnyChunks ? kMostChunks : kChunks;
-  std::uint32_t values[kWords], largest;
+__device__ __forceinline__ bool receive_sum(const std::uint32_t* words, int patience, float& sum) {
+  static_assert(kTokenTiles > 1 || kChunks % kSideBySide == 0);
+  std::uint32_t values[kChunks], largest;
   do {
     if (patience-- <= 0) return false;
     if constexpr (kTokenTiles == 1) {
 #pragma unroll
-      for (int c = 0; c < kWords; c += kSideBySide) {
-        if (kChunks != kAnyChunks || c < chunks) read_side_by_side(words + c * kWordStride, values + c);
-      }
+      for (int c = 0; c < kChunks; c += kSideBySide) read_side_by_side(words + c * kWordStride, values + c);
     } else {
 #pragma unroll
-      for (int c = 0; c < kWords; ++c) {
-        if (kChunks != kAnyChunks || c < chunks) values[c] = read_word(words + c * kWordStride);
-      }
+      for (int c = 0; c < kChunks; ++c) values[c] = read_word(words + c * kWordStride);
     }
-    largest = 0;
+    largest = values[0];
 #pragma unroll
-    for (int c = 0; c < kWords; ++c) {
-      if (kChunks == kAnyChunks && c >= chunks) values[c] = 0u;  // +0 changes no bit, as no sum is -0
-      largest = c == 0 ? values[c] : max(largest, values[c]);
-    }
+    for (int c = 1; c < kChunks; ++c) largest = max(largest, values[c]);
   } while (largest == kNoWord);
   sum = from_bits(values[0]);
 #pragma unroll
-  for (int c = 1; c < kWords; ++c) sum = fadd(sum, from_bits(values[c]));
+  for (int c = 1; c < kChunks; ++c) sum = fadd(sum, from_bits(values[c]));
   return true;
 }
 

@@ -28,7 +28,7 @@ struct alignas(16) HandoverState {
 
 struct Handover {
   HandoverState* state;
-  std::uint32_t* words;  // [2][kWordsOfSide], of a side [T][chunks][Gp]
+  std::uint32_t* words;  // [2][kWordsOfSide]; few_words.cuh
   // A block that selects looks this often for its words; then it computes the row itself. 0: at once.
   std::int32_t patience;
 };

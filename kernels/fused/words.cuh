@@ -17,14 +17,6 @@ __device__ __forceinline__ HandoverState read_state(const Handover& handover) {
 __device__ __forceinline__ int side_of(const HandoverState& state) {
   return static_cast<int>(state.arrivals / kArrivals % 2);
 }
-__device__ __forceinline__ std::uint32_t* words_of_side(const Handover& handover, int side) {
-  return handover.words + side * kWordsOfSide;
-}
-// By one thread of each block, when all threads of the block have read the state.
-__device__ __forceinline__ void add_arrival(const Handover& handover) {
-  const std::uint32_t arrivals = blockIdx.x == 0 ? kArrivals - (gridDim.x - 1) : 1u;
-  asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(&handover.state->arrivals), "r"(arrivals) : "memory");
-}
 
 // What this thread has seen or written comes before what others see of its later relaxed accesses, and the other way
 // round: a fence that asks for less than __threadfence.
@@ -58,42 +50,11 @@ __device__ __forceinline__ std::uint32_t read_word(const std::uint32_t* word) {
 __device__ __forceinline__ void clear_other_side(const Handover& handover, const HandoverState& state,
                                                  unsigned num_blocks) {
   const int other = 1 - side_of(state);
-  auto* pieces = reinterpret_cast<uint4*>(words_of_side(handover, other));
+  auto* pieces = reinterpret_cast<uint4*>(handover.words + other * kWordsOfSide);
   const unsigned count = (other == 0 ? state.used[0] : state.used[1]) / 4;  // padded rows of experts are whole pieces
   for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += num_blocks * blockDim.x) {
     pieces[i] = uint4{kNoWord, kNoWord, kNoWord, kNoWord};
   }
-}
-
-// The sum of num_words words, `stride` from one to the next, left to right; in batches of up to kBatch that are looked
-// at together. False where one has not come after `patience` looks.
-template <int kBatch>
-__device__ __forceinline__ bool fold_words(const std::uint32_t* words, int num_words, int stride, int patience,
-                                           float& sum) {
-#ifdef SAMEBITS_MUTANT_ROW_DEPENDENT_DISPATCH
-  words += (num_words - 1) * stride;
-  stride = -stride;
-#endif
-  for (int first = 0; first < num_words; first += kBatch) {
-    std::uint32_t values[kBatch];
-    bool all_here = false;
-    for (int look = 0; look < patience && !all_here; ++look) {
-      const std::uint32_t* word = words + first * stride;
-      asm volatile("" : "+l"(word));  // no look keeps the addresses of the one before, for which there are no registers
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i, word += stride) values[i] = first + i < num_words ? read_word(word) : 0u;
-      all_here = true;
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) all_here = all_here && values[i] != kNoWord;
-    }
-    if (!all_here) return false;
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      if (first + i >= num_words) break;
-      sum = first + i == 0 ? from_bits(values[i]) : fadd(sum, from_bits(values[i]));
-    }
-  }
-  return true;
 }
 
 }  // namespace samebits::cuda

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/select/lean.h"
+#include "kernels/select/order.cuh"
 #include "kernels/select/threads.cuh"
 
 namespace samebits::cuda {
@@ -54,11 +55,6 @@ __device__ __forceinline__ float next_below(float key) {
   return from_bits(key > 0.0f ? to_bits(key) - 1 : to_bits(key) + 1);
 }
 
-// The threads of a row, of a block that has no others; few.cu has others. By a barrier they also see what each wrote.
-struct AllThreads {
-  __device__ __forceinline__ void sync() const { __syncthreads(); }
-};
-
 // This thread, and what it reads of the sizes.
 struct ChoiceThread {
   std::int32_t rank, experts, k;
@@ -87,29 +83,22 @@ __device__ __forceinline__ void clear_choice(const ChoiceThread& thread, BlockCh
 }
 
 // The softmax score of this thread's logit, of a row without NaN and infinities.
-template <class Team>
-__device__ __forceinline__ float softmax_by_block(const Team& team, const ChoiceThread& thread, float logit,
-                                                  BlockChoice& memory) {
+__device__ __forceinline__ float softmax_by_block(const ChoiceThread& thread, float logit, BlockChoice& memory) {
   const int lane = thread.lane(), warp = thread.warp(), warps = (thread.experts + kWarpSize - 1) / kWarpSize;
   const bool is_expert = thread.is_expert();
-  float largest = is_expert ? logit : -infinity();
-#pragma unroll
-  for (int distance = kWarpSize / 2; distance > 0; distance /= 2) {
-    const float other = __shfl_xor_sync(kAllLanes, largest, distance);
-    largest = other > largest ? other : largest;
-  }
+  float largest = key_of(__reduce_max_sync(kAllLanes, ordered_key(is_expert ? logit : -infinity())));
   if (lane == 0 && warp < warps) memory.of_warps[warp] = largest;
-  team.sync();
+  __syncthreads();
   largest = memory.of_warps[0];
 #pragma unroll 4
   for (int w = 1; w < warps; ++w) largest = memory.of_warps[w] > largest ? memory.of_warps[w] : largest;
   const float power = is_expert ? exp_of(fsub(logit, largest)) : 0.0f;
   if (warp < warps) memory.keys[warp][lane] = power;
-  team.sync();
+  __syncthreads();
   float sum = memory.keys[0][lane];  // sum32 of the contract
 #pragma unroll 4
   for (int w = 1; w < warps; ++w) sum = fadd(sum, memory.keys[w][lane]);
-  team.sync();  // before the keys are written
+  __syncthreads();  // before the keys are written
   return fdiv(power, add_lanes(sum));
 }
 
@@ -204,22 +193,22 @@ __device__ __forceinline__ void choose_candidates(const ChoiceThread& thread, co
 // has the logit of the expert of its rank and the selection bias of it, 0 without one. False, and nothing is chosen: a
 // key is not plain, or `ready` is false for a thread of the block; the caller then takes the way of lean.cuh. kWarps:
 // no fewer than have experts.
-template <Lean kLean, int kWarps, class Team>
-__device__ __forceinline__ bool choose_by_block(const Team& team, const ChoiceThread& thread, const ChoiceSizes& sizes,
-                                                float logit, float bias, bool ready, BlockChoice& memory) {
+template <Lean kLean, int kWarps>
+__device__ __forceinline__ bool choose_by_block(const ChoiceThread& thread, const ChoiceSizes& sizes, float logit,
+                                                float bias, bool ready, BlockChoice& memory) {
   float score;
   if constexpr (kLean == Lean::kSoftmax) {
-    score = softmax_by_block(team, thread, logit, memory);
+    score = softmax_by_block(thread, logit, memory);
   } else {
     score = kLean == Lean::kSqrtSoftplus ? near_sqrt_softplus_of(logit) : near_sigmoid_of(logit);
     ready = ready && is_near(logit);
   }
   const float key = thread.is_expert() ? fadd(score, bias) : kNoCandidate;
   name_candidates(thread, score, key, !ready || (thread.is_expert() && !is_plain(key)), memory);
-  team.sync();
+  __syncthreads();
   if (thread.warp() * kWarpSize < thread.experts)
     choose_candidates<kLean == Lean::kSigmoidGroups, kWarps>(thread, sizes, memory);
-  team.sync();
+  __syncthreads();
   return memory.is_left == 0;
 }
 

@@ -40,12 +40,9 @@ struct Column {
   unsigned char *id, *weight;
   std::int32_t* slot;
 };
-// kMayDrop: a column without a place is not written.
-template <bool kMayDrop = false>
 __device__ __forceinline__ void write_rare_column(unsigned rare, const Column& column, std::int32_t id, float weight) {
   if ((rare & kRoundWeights) != 0) weight = round_to_bf16(weight);
   if (!is_finite(weight)) weight = 0.0f;
-  if (kMayDrop && column.id == nullptr) return;
   if ((rare & kWideIds) != 0) {
     *reinterpret_cast<std::int64_t*>(column.id) = id;
   } else {
@@ -61,7 +58,6 @@ __device__ __forceinline__ void write_rare_column(unsigned rare, const Column& c
 }
 
 // The column of the chosen of this rank, below k.
-template <bool kMayDrop = false>
 __device__ __forceinline__ void write_chosen(int rank, const Column& column, const ColumnRule& rule_at,
                                              const BlockChoice& choice) {
   const float4 low = reinterpret_cast<const float4*>(choice.scores)[0];
@@ -75,12 +71,11 @@ __device__ __forceinline__ void write_chosen(int rank, const Column& column, con
   divisor = divisor > rule.least_divisor ? divisor : rule.least_divisor;
   const float weight = divisor == 0.0f ? 0.0f : fmul(fdiv(value, divisor), rule.scale);
   if (rule.rare == 0 || rule.rare == kSlots) {
-    if (kMayDrop && column.id == nullptr) return;
     *reinterpret_cast<std::int32_t*>(column.id) = id;
     *reinterpret_cast<float*>(column.weight) = is_finite(weight) ? weight : 0.0f;
     if (rule.rare != 0) *column.slot = id;
   } else {
-    write_rare_column<kMayDrop>(rule.rare, column, id, weight);
+    write_rare_column(rule.rare, column, id, weight);
   }
 }
 

@@ -20,6 +20,7 @@ constexpr int kMinWarps = 4;   // that clear_choice needs
 struct ChoiceCall {
   const float* bias;  // null: none
   ChoiceSizes sizes;
+  bool is_rare;       // some rows may have no answer, or there are several biases, or logits are wanted or rounded
   const float* sums;  // or given logits
   std::int64_t row_sums;
   std::int32_t num_sums, sum_stride;
@@ -43,19 +44,27 @@ __device__ __forceinline__ Column column_of(const ChoiceCall& call, std::int64_t
           call.slot_ids + (row * call.sizes.k + column)};
 }
 
-// The sums of an expert, left to right, all loaded at once: those behind the last as that one, as a load that depends
-// on their number would wait for others, and no addition before all are on their way. A given logit is one, and keeps
-// the sign of a zero.
-template <int kSums>
+// The sums of an expert, left to right. All are loaded at once, and no addition comes before all are on their way.
+// kStride: where it is known, as is their number then, an address takes no instruction. Else those behind the last are
+// loaded as that one, as a load that depends on their number would wait for others. A given logit is one, and keeps the
+// sign of a zero.
+template <int kSums, int kStride>
 __device__ __forceinline__ float fold(const float* sums, int num_sums, int stride) {
-  if (num_sums == 1) return canonical(__ldcg(sums));
+  if (kStride == 0 && num_sums == 1) {
+    const float sum = __ldcg(sums);
+    let_next_kernel_start();
+    return canonical(sum);
+  }
   float some[kSums];
 #pragma unroll
-  for (int i = 0; i < kSums; ++i) some[i] = __ldcg(sums + min(i, num_sums - 1) * stride);
+  for (int i = 0; i < kSums; ++i) some[i] = __ldcg(sums + (kStride > 0 ? i * kStride : min(i, num_sums - 1) * stride));
   __syncwarp();
+  let_next_kernel_start();  // all blocks of this one have started, so it takes no place from them
   float sum = canonical(some[0]);
 #pragma unroll
-  for (int i = 1; i < kSums; ++i) sum = i < num_sums ? fadd(sum, some[i]) : sum;
+  for (int i = 1; i < kSums; ++i) {
+    if (kStride > 0 || i < num_sums) sum = fadd(sum, some[i]);
+  }
   return sum;
 }
 
@@ -75,7 +84,7 @@ __device__ __noinline__ void select_lean(const RouterView& router, const CallVie
 }
 
 // A block a row.
-template <Lean kLean, int kSums, int kWarps>
+template <Lean kLean, int kSums, int kWarps, int kStride>
 __global__ void __launch_bounds__(kWarps* kWarpSize)
     choice_select_kernel(const __grid_constant__ ChoiceCall call, const __grid_constant__ RouterView router,
                          const __grid_constant__ CallView full_call) {
@@ -85,78 +94,86 @@ __global__ void __launch_bounds__(kWarps* kWarpSize)
   __shared__ ColumnRule rule;
   __shared__ Column columns[kMostChosen];
   __shared__ float biases[kWarps * kWarpSize];
-  let_next_kernel_start();
   const std::int64_t row = blockIdx.x;
   const ChoiceThread thread = choice_thread(call.sizes);
   const int expert = min(thread.rank, thread.experts - 1);  // threads behind the last do as that one does
-  if (call.bias_variants == 1) {
+  if (call.bias != nullptr) {
     __pipeline_memcpy_async(biases + thread.rank, call.bias + expert, sizeof(float));  // written at creation
+  } else {
+    biases[thread.rank] = 0.0f;
   }
   clear_choice(thread, choice);
   if (thread.rank == 0) rule = call.rule;
   if (thread.rank < thread.k) columns[thread.rank] = column_of(call, row, thread.rank);
   const float* sums = call.sums + row * call.row_sums + expert;
+  const bool is_rare = call.is_rare;
   __syncthreads();
   wait_for_previous_kernel();
-  const std::int64_t num_tokens = call.num_tokens;
-  if (row < (call.num_valid_rows == nullptr ? num_tokens : clamp_rows(*call.num_valid_rows, num_tokens))) {
-    float logit = fold<kSums>(sums, call.num_sums, call.sum_stride);
-    if (call.round_logits) logit = round_to_bf16(logit);
-    bool has_answer = true;
-    const float* bias_row = call.bias;
-    float bias = 0.0f;
-    wait_for_copies();
-    if (call.bias_variants > 0 && call.row_class != nullptr) {
+  bool has_answer = true;
+  const float* bias_row = call.bias;
+  if (__builtin_expect(is_rare, 0)) {
+    if (call.num_valid_rows != nullptr && row >= clamp_rows(*call.num_valid_rows, call.num_tokens)) {
+      wait_for_copies();
+      if (thread.rank < thread.k) write_rare_column(rule.rare, columns[thread.rank], -1, 0.0f);
+      return;
+    }
+    if (call.bias != nullptr && call.row_class != nullptr) {
       const std::int32_t row_class = call.row_class[row];
       has_answer = row_class >= 0 && row_class < call.bias_variants;
       if (has_answer) bias_row += row_class * thread.experts;
     }
-    if (call.bias_variants == 1) {
-      bias = biases[thread.rank];
-    } else if (call.bias_variants > 1) {
-      bias = __ldg(bias_row + expert);
-    }
-    const bool chosen =
-        choose_by_block<kLean, kWarps>(AllThreads(), thread, call.sizes, logit, bias, has_answer, choice);
+  }
+  float logit = fold<kSums, kStride>(sums, call.num_sums, call.sum_stride);
+  wait_for_copies();
+  float bias = biases[thread.rank];
+  if (__builtin_expect(is_rare, 0)) {
+    if (call.bias_variants > 1) bias = __ldg(bias_row + expert);
+    if (call.round_logits) logit = round_to_bf16(logit);
     if (call.logits != nullptr) call.logits[row * call.logits_stride + expert] = logit;
-    if (!chosen) {
-      select_lean<kLean>(router, full_call, row, logit, has_answer, bias_row, shared);
-    } else if (thread.rank < thread.k) {
-      write_chosen(thread.rank, columns[thread.rank], rule, choice);
-    }
-  } else {
-    wait_for_copies();
-    if (thread.rank < thread.k) write_rare_column(rule.rare, columns[thread.rank], -1, 0.0f);
+  }
+  if (!choose_by_block<kLean, kWarps>(thread, call.sizes, logit, bias, has_answer, choice)) {
+    select_lean<kLean>(router, full_call, row, logit, has_answer, bias_row, shared);
+  } else if (thread.rank < thread.k) {
+    write_chosen(thread.rank, columns[thread.rank], rule, choice);
   }
 }
 
 using Kernel = void (*)(ChoiceCall, RouterView, CallView);
-// Those of common routers are for as many sums and warps; one serves all others.
+// Those of common routers are for as many sums and warps, and some for the stride of sums; one serves all others.
 template <Lean kLean>
-Kernel kernel_of(int num_sums, int warps) {
+Kernel kernel_of(int num_sums, int warps, int stride) {
+  const auto is_of = [&](int sums, int known_stride) { return num_sums == sums && stride == known_stride; };
+  if constexpr (kLean == Lean::kSigmoid) {
+    if (is_of(16, 288)) return choice_select_kernel<kLean, 16, 9, 288>;
+  } else if constexpr (kLean == Lean::kSigmoidGroups) {
+    if (is_of(28, 256)) return choice_select_kernel<kLean, 28, 8, 256>;
+  } else if constexpr (kLean == Lean::kSqrtSoftplus) {
+    if (is_of(20, 384)) return choice_select_kernel<kLean, 20, 12, 384>;
+  } else if constexpr (kLean == Lean::kSoftmax) {
+    if (is_of(8, 128)) return choice_select_kernel<kLean, 8, 4, 128>;
+  }
   if (warps <= 8) {
-    if (num_sums <= 16) return choice_select_kernel<kLean, 16, 8>;
-    if (num_sums <= 28) return choice_select_kernel<kLean, 28, 8>;
+    if (num_sums <= 16) return choice_select_kernel<kLean, 16, 8, 0>;
+    if (num_sums <= 28) return choice_select_kernel<kLean, 28, 8, 0>;
   }
   if constexpr (kLean != Lean::kSigmoidGroups) {
     if (warps > 8 && warps <= 12) {
-      if (num_sums <= 16) return choice_select_kernel<kLean, 16, 12>;
-      if (num_sums <= 20) return choice_select_kernel<kLean, 20, 12>;
-      if (num_sums <= 28) return choice_select_kernel<kLean, 28, 12>;
+      if (num_sums <= 16) return choice_select_kernel<kLean, 16, 12, 0>;
+      if (num_sums <= 28) return choice_select_kernel<kLean, 28, 12, 0>;
     }
   }
-  return choice_select_kernel<kLean, kMostSums, kMostChoiceWarps>;
+  return choice_select_kernel<kLean, kMostSums, kMostChoiceWarps, 0>;
 }
-Kernel kernel_of(Lean lean, int num_sums, int warps) {
+Kernel kernel_of(Lean lean, int num_sums, int warps, int stride) {
   switch (lean) {
     case Lean::kSigmoid:
-      return kernel_of<Lean::kSigmoid>(num_sums, warps);
+      return kernel_of<Lean::kSigmoid>(num_sums, warps, stride);
     case Lean::kSigmoidGroups:
-      return kernel_of<Lean::kSigmoidGroups>(num_sums, warps);
+      return kernel_of<Lean::kSigmoidGroups>(num_sums, warps, stride);
     case Lean::kSqrtSoftplus:
-      return kernel_of<Lean::kSqrtSoftplus>(num_sums, warps);
+      return kernel_of<Lean::kSqrtSoftplus>(num_sums, warps, stride);
     case Lean::kSoftmax:
-      return kernel_of<Lean::kSoftmax>(num_sums, warps);
+      return kernel_of<Lean::kSoftmax>(num_sums, warps, stride);
     case Lean::kNo:
       break;
   }
@@ -186,6 +203,8 @@ ChoiceCall choice_call(const RouterView& router, const CallView& call) {
   choice.weights_stride = call.weights_stride;
   choice.slot_ids = call.slot_ids;
   choice.rule = column_rule(router, call);
+  choice.is_rare = call.num_valid_rows != nullptr || call.router_logits != nullptr || choice.bias_variants > 1 ||
+                   (call.row_class != nullptr && choice.bias_variants > 0) || choice.round_logits;
   return choice;
 }
 
@@ -198,7 +217,8 @@ bool can_choice_select(const RouterView& router, const CallView& call) {
 cudaError_t launch_choice_select(const RouterView& router, const CallView& call, std::size_t shared_bytes,
                                  cudaStream_t stream) {
   const int warps = std::max(static_cast<int>(ceil_div(router.gate_rows, kWarpSize)), kMinWarps);
-  const Kernel kernel = kernel_of(lean_of(router), call.given_logits != nullptr ? 1 : call.num_sums, warps);
+  const Kernel kernel =
+      kernel_of(lean_of(router), call.given_logits != nullptr ? 1 : call.num_sums, warps, router.padded_gate_rows);
   // The same for all calls, which may be on several threads.
   const cudaError_t status =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostSelectBytes));

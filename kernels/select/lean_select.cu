@@ -22,11 +22,14 @@ template <Lean kLean, class Team>
 __device__ __forceinline__ void take_row(Team team, const RouterView& router, const CallView& call, std::int64_t row,
                                          const float* bias, const LeanMemory& memory) {
   const float* sums = call.sums + row * call.num_sums * router.padded_gate_rows;
+  int stride = router.padded_gate_rows;
+#ifdef SAMEBITS_MUTANT_ROW_DEPENDENT_DISPATCH
+  if (call.num_tokens <= 16) sums += (call.num_sums - 1) * stride, stride = -stride;
+#endif
   const float* given = call.given_logits + row * call.given_logits_stride;
   for (int e = team.rank(); e < router.gate_rows; e += team.size) {
-    const float logit = call.given_logits != nullptr
-                            ? canonical(given[e])
-                            : lean_logit(router, fold_sums(sums + e, call.num_sums, router.padded_gate_rows));
+    const float logit = call.given_logits != nullptr ? canonical(given[e])
+                                                     : lean_logit(router, fold_sums(sums + e, call.num_sums, stride));
     if (call.router_logits != nullptr) call.router_logits[row * call.router_logits_stride + e] = logit;
     take_logit<kLean>(memory, bias, e, logit);
   }
@@ -38,11 +41,11 @@ template <Lean kLean>
 __global__ void __launch_bounds__(kMaxSelectThreads)
     lean_select_kernel(const __grid_constant__ RouterView router, const __grid_constant__ CallView call) {
   extern __shared__ __align__(16) unsigned char shared[];
-  let_next_kernel_start();
   const Block block;
   const LeanMemory memory = lean_memory(router.gate_rows, shared);
   if (has_one_bias(router)) copy_bias(block, router, router.selection_bias, memory.bias);
   wait_for_previous_kernel();
+  let_next_kernel_start();
   const std::int64_t row = blockIdx.x;
   const bool is_padding = row >= valid_rows(call);
   const LeanBias bias = lean_bias(router, call, row);

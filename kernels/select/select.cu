@@ -17,9 +17,9 @@ __global__ void __launch_bounds__(kMaxSelectThreads)
   extern __shared__ __align__(16) unsigned char shared[];
   const Block block;
   const RowMemory memory = row_memory(router, block.num_warps(), shared);
-  let_next_kernel_start();
   fetch_constants(block, router, memory);
   wait_for_previous_kernel();
+  let_next_kernel_start();
   const std::int64_t num_valid_rows = valid_rows(call);
   for (std::int64_t row = blockIdx.x; row < call.num_tokens; row += gridDim.x) {
     if (row < num_valid_rows) {

@@ -1,8 +1,9 @@
 // The best few of a row of many experts by all warps of a block: up to 1,024 experts, two a thread, and up to 16
 // chosen.
 //
-// Of each 32 neighbours the largest key is found, and of these the k-th largest: no smaller key is among the best k.
-// What is left is little more than k keys, in any order; each counts those before it by key and id.
+// Of each 32 experts, every second of 64 neighbours, the largest key is found, and of these the k-th largest: no
+// smaller key is among the best k. What is left is little more than k keys, in any order; each counts those before it
+// by key and id.
 #pragma once
 
 #include "kernels/cuda/elementwise.cuh"
@@ -12,7 +13,7 @@
 
 namespace samebits::cuda {
 
-inline constexpr int kWideThreads = 512, kWideKeys = 2;  // keys of a thread: of experts kWideThreads apart
+inline constexpr int kWideThreads = 512, kWideKeys = 2;  // keys of a thread: of neighbours
 inline constexpr int kMostWideExperts = kWideThreads * kWideKeys, kMostWideChosen = 16;
 inline constexpr int kWideCandidates = 64;
 
@@ -20,7 +21,7 @@ inline constexpr int kWideCandidates = 64;
 struct alignas(16) WideChoice {
   Rank candidates[kWideCandidates];  // kNoRank behind the last
   float candidate_scores[kWideCandidates];
-  OrderedKey largest[kWarpSize];  // of 32 neighbours each; then of those that are among the first k, else all ones
+  OrderedKey largest[kWarpSize];  // of 32 experts each; then of those that are among the first k, else all ones
   OrderedKey first_largest[kWarpSize];
   float scores[kMostWideChosen];  // of the chosen, in order; +0 from k on
   std::int32_t ids[kMostWideChosen];
@@ -42,9 +43,9 @@ __device__ __forceinline__ void clear_choice(const ChoiceThread& thread, WideCho
 }
 
 // The first k experts of a row and their scores into memory.scores and memory.ids, visible to the block, of
-// kWideThreads. Each thread has the logits of the experts of its rank and of kWideThreads more, and their biases, 0
-// without one. False, and nothing is chosen: a logit is not near, too many keys are equal, or `ready` is false for a
-// thread; the caller then takes the way of lean.cuh.
+// kWideThreads. Each thread has the logits of the experts kWideKeys * rank and behind, and their biases, 0 without one.
+// False, and nothing is chosen: a logit is not near, too many keys are equal, or `ready` is false for a thread; the
+// caller then takes the way of lean.cuh.
 template <Lean kLean>
 __device__ __forceinline__ bool choose_wide(const ChoiceThread& thread, const float (&logits)[kWideKeys],
                                             const float (&biases)[kWideKeys], bool ready, WideChoice& memory) {
@@ -55,7 +56,7 @@ __device__ __forceinline__ bool choose_wide(const ChoiceThread& thread, const fl
 #pragma unroll
   for (int i = 0; i < kWideKeys; ++i) {
     scores[i] = kLean == Lean::kSqrtSoftplus ? near_sqrt_softplus_of(logits[i]) : near_sigmoid_of(logits[i]);
-    const bool is_expert = rank + i * kWideThreads < experts;
+    const bool is_expert = kWideKeys * rank + i < experts;
     keys[i] = is_expert ? ordered_key(fadd(scores[i], biases[i])) : kExcluded;
     ready = ready && (!is_expert || is_near(logits[i]));
     const OrderedKey largest = __reduce_max_sync(kAllLanes, keys[i]);
@@ -90,7 +91,7 @@ __device__ __forceinline__ bool choose_wide(const ChoiceThread& thread, const fl
     for (int i = 0; i < kWideKeys; ++i) {
       const int own = place + __popc(in[i] & ((1u << lane) - 1u));
       if ((in[i] >> lane & 1u) != 0 && own < kWideCandidates) {
-        memory.candidates[own] = rank_of(keys[i], rank + i * kWideThreads);
+        memory.candidates[own] = rank_of(keys[i], kWideKeys * rank + i);
         memory.candidate_scores[own] = scores[i];
       }
       place += __popc(in[i]);

@@ -1,5 +1,5 @@
-// Up to 16 rows in one launch (fused/), for routers of the shapes that have kernels of their own and of others, one
-// after the other on one workspace, against the CPU backend by bits.
+// Up to 16 rows, of routers of the shapes that the fused form serves and of others, one after the other on one
+// workspace, against the CPU backend by bits: in one launch, and in the form that is chosen.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -58,23 +58,27 @@ std::vector<samebits_router_spec> specs() {
   floor.eps_mode = SAMEBITS_EPS_CLAMP_MIN;
   floor.eps = 3.0f;
   return {sigmoid_bias_spec(4096, 288, 8),
+          sigmoid_bias_spec(4096, 17, 3),
           sigmoid_bias_spec(7168, 384, 8),
-          sigmoid_bias_spec(1040, 72, 8),  // no multiple of 256: the form for any router
+          sigmoid_bias_spec(7152, 289, 8),  // no multiple of 256
+          sigmoid_bias_spec(1040, 72, 8),
           sigmoid_bias_spec(2304, 130, 3),
           grouped(7168, 8, 4),
+          grouped(7168, 2, 1),
           grouped(2560, 4, 1),
           sqrt_softplus(5120, 384, 6),
+          sqrt_softplus(5120, 40, 1),
           sqrt_softplus(256, 512, 1),
           softmax(2048, 128, 8),
           softmax(768, 200, 7),
-          softmax(512, 385, 8),  // no threads that rehearse
+          softmax(512, 385, 8),
           softmax(512, 512, 8),
           softmax(512, 20, 4),  // fewer experts than lanes
           sigmoid_bias_spec(512, 24, 8),
           sqrt_softplus(512, 17, 3),
           softmax_with_bias(512, 160, 6),
           softmax_with_bias(512, 480, 8),
-          sigmoid_bias_spec(7168, 896, 16),  // many experts: the decode form
+          sigmoid_bias_spec(7168, 896, 16),
           sigmoid_bias_spec(512, 520, 8),
           sqrt_softplus(1280, 768, 16),
           floor};
@@ -145,11 +149,15 @@ TEST_F(FewRows, OfManyShapesOnOneWorkspaceWithAndWithoutWaiting) {
     const std::vector<std::uint16_t> hidden = rows_of_call(call, t, one.spec.hidden_size);
     DeviceCall device_call(*one.shapes, hidden, options);
     force_no_waiting(round % 3 == 2);
+    const bool forced = round % 2 == 0;
+    if (forced) force_form(Form::kFused);
     cuda::route(one.router, Source::kHiddenStates, &device_call.inputs(), &device_call.outputs(), workspace.data(),
                 nullptr);
+    force_form(std::nullopt);
     force_no_waiting(false);
     const Routed found = device_call.read();
-    EXPECT_EQ(found.kernel_name, can_fuse(one.router.view, t) ? "cuda/tc256/fused" : "cuda/tc256/decode");
+    const bool fused = can_fuse(one.router.view, t) && (forced || options.bookkeeping);
+    EXPECT_EQ(found.kernel_name, fused ? "cuda/tc256/fused" : "cuda/tc256/decode");
     expect_same(found, one.cpu_router->route(hidden, options),
                 "call " + std::to_string(call) + ", T = " + std::to_string(t) + ", H " +
                     std::to_string(one.spec.hidden_size) + ", E " + std::to_string(one.spec.num_experts));

@@ -46,7 +46,7 @@ CallOptions options_for(const samebits_router_spec& spec, std::int64_t num_token
 
 // The form that serves this many rows where none is forced.
 std::string form_of_rows(std::int64_t num_tokens) {
-  return num_tokens <= 16 ? "fused" : num_tokens <= 256 ? "decode" : "prefill";
+  return num_tokens <= 256 ? "decode" : "prefill";
 }
 
 std::string name_of_rows(std::int64_t num_tokens) {
@@ -199,7 +199,7 @@ TEST_F(RouteTest, SlicesChangeNoBit) {
 
 // Through the library's own functions, because the hook is not part of the ABI.
 TEST_F(RouteTest, FormsGiveTheSameBits) {
-  constexpr std::int64_t kHidden = 768, kExperts = 72, kTopK = 8;
+  constexpr std::int64_t kHidden = 4096, kExperts = 72, kTopK = 8;
   const samebits_router_spec spec = sigmoid_bias_spec(kHidden, kExperts, kTopK);
   const Constants constants = random_constants(spec, 1);
   const samebits_constants abi = abi_constants(spec, constants);
@@ -218,7 +218,7 @@ TEST_F(RouteTest, FormsGiveTheSameBits) {
       cuda::route(router, Source::kHiddenStates, &call.inputs(), &call.outputs(), workspace.data(), nullptr);
       force_form(std::nullopt);
       const Routed found = call.read();
-      const std::string name = form == Form::kFused ? form_of_rows(t) : form_name(form);
+      const std::string name = form == Form::kFused && t > 16 ? form_of_rows(t) : form_name(form);
       EXPECT_EQ(found.kernel_name, "cuda/tc256/" + name);
       expect_same(found, right, name_of_rows(t));
     }
@@ -228,7 +228,7 @@ TEST_F(RouteTest, FormsGiveTheSameBits) {
 // Calls of other rows and other numbers of rows on one workspace. Where the selecting blocks do not wait, words come
 // after their launch had a use for them, and must not be taken for those of the next one.
 TEST_F(RouteTest, FusedCallsFollowOneAnotherWithAndWithoutWaiting) {
-  constexpr std::int64_t kHidden = 1040, kExperts = 72, kTopK = 8, kCalls = 60;
+  constexpr std::int64_t kHidden = 4096, kExperts = 72, kTopK = 8, kCalls = 60;
   const samebits_router_spec spec = sigmoid_bias_spec(kHidden, kExperts, kTopK);
   const Constants constants = random_constants(spec, 1);
   const samebits_constants abi = abi_constants(spec, constants);
@@ -246,7 +246,9 @@ TEST_F(RouteTest, FusedCallsFollowOneAnotherWithAndWithoutWaiting) {
     const std::vector<std::uint16_t> hidden = normal_bf16(static_cast<std::uint64_t>(i), t * kHidden);
     DeviceCall call(shapes, hidden, options);
     force_no_waiting(i / 2 % 2 == 1);
+    force_form(Form::kFused);
     cuda::route(router, Source::kHiddenStates, &call.inputs(), &call.outputs(), workspace.data(), nullptr);
+    force_form(std::nullopt);
     force_no_waiting(false);
     const Routed found = call.read();
     EXPECT_EQ(found.kernel_name, "cuda/tc256/fused");
