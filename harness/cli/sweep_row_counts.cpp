@@ -21,10 +21,10 @@ using properties::HiddenFamily;
 using properties::RunRequest;
 
 // At and around the edges of tiles and the row counts that public dispatchers ask for.
-constexpr std::int64_t kRowCounts[] = {1,    2,    3,    4,    5,    7,    8,    9,    15,   16,    17,    31,
-                                       32,   33,   48,   49,   63,   64,   65,   80,   96,   112,   127,   128,
-                                       129,  192,  193,  255,  256,  257,  511,  512,  513,  1023,  1024,  1025,
-                                       2047, 2048, 2049, 4095, 4096, 4097, 8191, 8192, 8193, 65535, 65536, 65537};
+constexpr std::int64_t kRowCounts[] = {1,    2,    3,    4,    5,    7,    8,    9,    15,    16,    17,   31,   32,
+                                       33,   48,   49,   63,   64,   65,   80,   96,   112,   116,   117,  127,  128,
+                                       129,  192,  193,  255,  256,  257,  511,  512,  513,   1023,  1024, 1025, 2047,
+                                       2048, 2049, 4095, 4096, 4097, 8191, 8192, 8193, 65535, 65536, 65537};
 
 constexpr std::int64_t kCountsWithoutLogits[] = {1, 17, 33, 65, 112, 300};
 

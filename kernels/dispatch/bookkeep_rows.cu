@@ -21,9 +21,9 @@ enum class Rest { kNone, kCluster, kTiles };
 constexpr int kFewThreads = 512, kMostThreads = 1024;
 constexpr int kLoads = 4, kCountLoads = 16;  // of a thread at once
 constexpr int kParts = 4, kExpertsOfWord = 4, kMostCountParts = 16;
-constexpr std::int64_t kMarkedRows = 128, kOnePartRows = 256, kClusterRows = 2048, kClusterExperts = 256,
-                       kShareRows = 32, kBlocks = 16, kFewestBlocks = 4;
-constexpr std::int64_t kMultiprocessors = 132;
+// Bytes as long as the blocks have multiprocessors without a row of the selection.
+constexpr std::int64_t kMultiprocessors = 132, kBlocks = 16, kMarkedRows = kMultiprocessors - kBlocks;
+constexpr std::int64_t kOnePartRows = 256, kClusterRows = 2048, kClusterExperts = 256, kShareRows = 32;
 constexpr std::int64_t kLeastTileRows = 32, kUsualTiles = 64, kMostSlots = std::int64_t{1} << 17;
 constexpr std::size_t kMostBytes = std::size_t{200} << 10;
 static_assert(kMostSlots + kMostThreads * (kLargestBlock - 1) + kMostTiles * kMostThreads <= INT32_MAX,
@@ -298,11 +298,8 @@ Plan shared_plan(Rest rest, bool bits, std::int64_t rows, std::int64_t columns, 
   const std::int64_t parts = rest == Rest::kNone ? 1 : kParts;
   plan.part_rows = round_up(ceil_div(rows, parts), kMarkRows);
   const std::int64_t most = std::min(plan.part_rows, rows);
-  // Where each row has a block of the selection, on as many other multiprocessors, if there are a few.
-  const std::int64_t free = std::clamp(kMultiprocessors - rows, kFewestBlocks, kBlocks);
-  const std::int64_t blocks = rest == Rest::kNone && experts <= kFewThreads ? free : kBlocks;
-  while (plan.share_rows < kShareRows && ceil_div(most, plan.share_rows) * parts > blocks) plan.share_rows *= 2;
-  plan.blocks = std::max(ceil_div(most, plan.share_rows) * parts, blocks);
+  while (plan.share_rows < kShareRows && ceil_div(most, plan.share_rows) * parts > kBlocks) plan.share_rows *= 2;
+  plan.blocks = std::max(ceil_div(most, plan.share_rows) * parts, kBlocks);
   plan.bytes = bytes_of(plan, columns, experts);
   return plan;
 }

@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kWarps* kWarpSize)
   clear_choice(thread, choice);
   if (thread.rank == 0) rule = call.rule;
   if (thread.rank < thread.k) columns[thread.rank] = column_of(call, row, thread.rank);
-  const float* sums = call.sums + row * call.row_sums + expert;
+  const float* sums = formed_here(call.sums + row * call.row_sums + expert);
   const bool is_rare = call.is_rare;
   __syncthreads();
   wait_for_previous_kernel();

@@ -39,6 +39,14 @@ struct Block {
 
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 
+// The same pointer, formed here: else the compiler forms it where it is used, while what it points to is waited for. By
+// whole warps.
+template <class T>
+__device__ __forceinline__ T* formed_here(T* pointer) {
+  const auto bits = reinterpret_cast<unsigned long long>(pointer);
+  return reinterpret_cast<T*>(__shfl_sync(kAllLanes, bits, static_cast<int>(threadIdx.x % kWarpSize)));
+}
+
 // Largest of x[0 .. n) that is not NaN, -inf without one; the same for all lanes of the calling warp.
 __device__ inline float largest_of(const float* x, int n) {
   float largest = -infinity();

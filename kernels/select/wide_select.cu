@@ -86,6 +86,7 @@ __global__ void __launch_bounds__(kWideThreads, 1)
     if (call.bias != nullptr) biases[i] = __ldg(call.bias + experts[i]);  // written at creation
   }
   clear_choice(thread, choice);
+  const float* sums = formed_here(row_of(call.logits, row, call.logits_stride));
   const bool is_rare = call.is_rare;
   __syncthreads();
   wait_for_previous_kernel();
@@ -103,7 +104,7 @@ __global__ void __launch_bounds__(kWideThreads, 1)
     }
   }
   float logits[kWideKeys];
-  fold<kSums, kStride>(row_of(call.logits, row, call.logits_stride), call.num_sums, call.sum_stride, experts, logits);
+  fold<kSums, kStride>(sums, call.num_sums, call.sum_stride, experts, logits);
   if (__builtin_expect(is_rare, 0)) {
 #pragma unroll
     for (int i = 0; i < kWideKeys; ++i) {

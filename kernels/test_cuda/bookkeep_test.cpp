@@ -194,7 +194,7 @@ TEST_F(BookkeepTest, EqualsTheCpu) {
 // Rows, or slots where an id may come twice in a row, at which the way changes.
 TEST_F(BookkeepTest, EqualsTheCpuWhereTheWayChanges) {
   std::vector<Shape> shapes;
-  for (const std::int64_t units : {32, 64, 128, 256, 1024, 2048}) {
+  for (const std::int64_t units : {32, 64, 116, 128, 256, 1024, 2048}) {
     for (const std::int64_t more : {0, 1}) {
       for (const std::int32_t gate_rows : {128, 256, 288, 384}) shapes.push_back({units + more, 4, gate_rows, 16});
       shapes.push_back({units + more, 1, 513, 3});
