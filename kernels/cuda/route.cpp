@@ -49,8 +49,11 @@ void check_workspace(const RouterView& router, std::int64_t num_tokens, const vo
 Form form_of_call(const Router& router, const samebits_inputs& in, const samebits_outputs& out) {
   const std::int64_t num_tokens = in.num_tokens;
   const Form form = choose_form(router.view, router.tensor_cores, num_tokens);
-  const bool has_short_strides = std::max({in.hidden_states.row_stride, out.topk_ids.row_stride,
-                                           out.topk_weights.row_stride, out.router_logits.row_stride}) <= kFusedStride;
+  const auto fits = [&](const samebits_tensor& rows) {
+    return num_tokens <= 1 || rows.data == nullptr || rows.row_stride <= kFusedStride;
+  };
+  const bool has_short_strides =
+      fits(in.hidden_states) && fits(out.topk_ids) && fits(out.topk_weights) && fits(out.router_logits);
   if (form != Form::kDecode || !can_fuse(router.view, num_tokens) || !has_short_strides) return form;
   const bool fuses = forced_form() ? *forced_form() == Form::kFused : wants_bookkeeping(out);
   return fuses ? Form::kFused : form;

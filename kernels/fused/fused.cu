@@ -26,6 +26,8 @@ namespace samebits::cuda {
 namespace {
 
 static_assert(kFusedRows * kMostChosen <= kMostSlots);
+constexpr int kMostChunks = 28;  // of the shapes below
+static_assert(kFusedRows * kMostChunks * kWordStride + kMostSlots <= kWordsOfSide);
 constexpr int kMultiplyingBlocks = 116;  // so that with 16 more each has a multiprocessor of its own (an H200 has 132)
 constexpr int kCopyingThreads = 4 * kWarpSize;    // the fewest that copy the tokens
 constexpr int kFewestRowThreads = 4 * kWarpSize;  // of the choice
@@ -40,7 +42,7 @@ struct FewCall {
   std::int32_t num_tokens, input_stride;
   std::int32_t warps, groups, group_magic;  // block / groups = block * group_magic >> 16
   std::int32_t tiles, chunks;
-  std::int32_t multiplying_blocks, arrivals, row_threads;
+  std::int32_t multiplying_blocks, arrivals;
 
   const float* bias;  // null: none
   const std::int32_t* row_class;
@@ -138,11 +140,9 @@ __device__ __forceinline__ Column column_of(const FewCall& few, int row, int col
 
 // A row that block_choice.cuh does not serve, or whose words have not come. The logit is this thread's, if received.
 template <Lean kLean>
-__device__ __noinline__ void select_slowly(const RouterView& router, const CallView& call, int row, int threads,
-                                           bool received, float logit, bool has_answer, const float* bias,
-                                           unsigned char* shared) {
+__device__ __noinline__ void select_slowly(const RouterView& router, const CallView& call, int row, bool received,
+                                           float logit, bool has_answer, const float* bias, unsigned char* shared) {
   Block block;
-  block.size = threads;
   const LeanMemory memory = lean_memory(router.gate_rows, shared);
   const bool complete = block.sync_all(received);
   if (!complete) multiply_row(block, router, call.input + row * call.input_stride, memory.scores);
@@ -180,8 +180,8 @@ __device__ __forceinline__ bool receive_id(const std::uint32_t* word, int patien
   return true;
 }
 
-__device__ __noinline__ void bookkeep_slowly(const SlotTask& slots, int threads, unsigned char* shared) {
-  bookkeep_from_memory(slots, threads, shared);
+__device__ __noinline__ void bookkeep_slowly(const SlotTask& slots, unsigned char* shared) {
+  bookkeep_from_memory(slots, static_cast<int>(blockDim.x), shared);
 }
 
 template <Lean kLean, int kChunks, int kWarps, int kTokenTiles>
@@ -221,7 +221,7 @@ __device__ __forceinline__ void select(const FewCall& few, const RouterView& rou
     chosen = choose_by_block<kLean, kWarps>(thread, few.sizes, logit, bias, received && has_answer, choice);
     if (logits != nullptr && received) logits[expert] = logit;
     if (!chosen) {
-      select_slowly<kLean>(router, call, row, few.row_threads, received, logit, has_answer, biases, shared);
+      select_slowly<kLean>(router, call, row, received, logit, has_answer, biases, shared);
     } else if (thread.rank < thread.k) {
       write_chosen(thread.rank, column, rule, choice);
     }
@@ -242,7 +242,7 @@ __device__ __forceinline__ void select(const FewCall& few, const RouterView& rou
     is_left = leaves_bookkeeping(&few.state->rows_done, few.num_tokens, atomicAdd(&few.state->rows_done, 1u), 1);
   }
   __syncthreads();
-  if (is_left) bookkeep_slowly(slots, few.row_threads, shared);
+  if (is_left) bookkeep_slowly(slots, shared);
 }
 
 // By a block of its own. Its code runs once before there are ids, so that it need not come from memory afterwards.
@@ -275,7 +275,7 @@ __device__ __forceinline__ void bookkeep_all(const FewCall& few, const SlotTask&
   }
   if (rank == 0) is_left = leaves_bookkeeping(&few.state->rows_done, few.num_tokens, came_before, amount);
   __syncthreads();
-  if (is_left) bookkeep_slowly(slots, static_cast<int>(blockDim.x), shared);
+  if (is_left) bookkeep_slowly(slots, shared);
 }
 
 template <Lean kLean, int kChunks, int kWarps, int kTokenTiles>
@@ -367,8 +367,7 @@ FewCall few_call(const RouterView& router, const CallView& call, const Handover&
 
 bool can_fuse(const RouterView& router, std::int64_t num_tokens) {
   return num_tokens <= kFusedRows && router.num_parts == 1 && router.hidden_size % kChunkWidth == 0 &&
-         can_choose_by_block(router) && kernel_of(router, num_tokens) != nullptr &&
-         num_tokens * round_up(router.num_chunks, kSideBySide) * kWordStride + kMostSlots <= kWordsOfSide;
+         can_choose_by_block(router) && kernel_of(router, num_tokens) != nullptr;
 }
 
 cudaError_t launch_fused(const RouterView& router, const CallView& call, const Handover& handover,
@@ -376,13 +375,13 @@ cudaError_t launch_fused(const RouterView& router, const CallView& call, const H
   if (call.num_tokens == 0) return cudaSuccess;
   const TileGroups tiles = tile_groups(router);
   const SlotTask slots = slot_task(router, call, bookkeeping);
-  FewCall few = few_call(router, call, handover, tiles, slots);
+  const FewCall few = few_call(router, call, handover, tiles, slots);
   // Enough that choose, and that multiply and copy.
-  few.row_threads =
+  const int threads =
       std::max({select_threads(router.gate_rows), kFewestRowThreads, tiles.warps * kWarpSize + kCopyingThreads});
   const std::size_t bytes = std::max(static_cast<std::size_t>(lean_bytes(router.gate_rows)), slot_bytes(slots.shape));
   return launch_pdl(kernel_of(router, call.num_tokens), dim3(static_cast<unsigned>(few.blocks)),
-                    dim3(static_cast<unsigned>(few.row_threads)), bytes, stream, few, router, call, slots);
+                    dim3(static_cast<unsigned>(threads)), bytes, stream, few, router, call, slots);
 }
 
 }  // namespace samebits::cuda

@@ -24,16 +24,6 @@ __device__ __forceinline__ void order_accesses() {
   asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
-// atomicAdd where `adds`, else 0; what it returns is waited for where it is used, not here.
-__device__ __forceinline__ std::uint32_t add_if(bool adds, std::uint32_t* to, std::uint32_t amount) {
-  std::uint32_t before = 0;
-  asm volatile("{\n.reg .pred adds;\nsetp.ne.u32 adds, %3, 0;\n@adds atom.relaxed.gpu.global.add.u32 %0, [%1], %2;\n}"
-               : "+r"(before)
-               : "l"(to), "r"(amount), "r"(adds ? 1 : 0)
-               : "memory");
-  return before;
-}
-
 __device__ __forceinline__ void write_word_bits(std::uint32_t* word, std::uint32_t bits) {
   asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(bits) : "memory");
 }
@@ -51,7 +41,7 @@ __device__ __forceinline__ void clear_other_side(const Handover& handover, const
                                                  unsigned num_blocks) {
   const int other = 1 - side_of(state);
   auto* pieces = reinterpret_cast<uint4*>(handover.words + other * kWordsOfSide);
-  const unsigned count = (other == 0 ? state.used[0] : state.used[1]) / 4;  // padded rows of experts are whole pieces
+  const unsigned count = (other == 0 ? state.used[0] : state.used[1]) / 4;  // whole pieces
   for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += num_blocks * blockDim.x) {
     pieces[i] = uint4{kNoWord, kNoWord, kNoWord, kNoWord};
   }

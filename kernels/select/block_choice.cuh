@@ -64,10 +64,11 @@ struct ChoiceThread {
 };
 // By whole warps. The compiler fetches parameters and special registers again where they are used, with all the time
 // that this takes there; it keeps what comes from a shuffle.
-__device__ __forceinline__ ChoiceThread choice_thread(const ChoiceSizes& sizes, unsigned rank = threadIdx.x) {
+__device__ __forceinline__ ChoiceThread choice_thread(const ChoiceSizes& sizes) {
   static_assert(kMostChosen < 16 && kMostChoiceWarps * kWarpSize < 1024);
-  const unsigned packed = __shfl_sync(kAllLanes, static_cast<unsigned>(sizes.experts) << 16 | sizes.k << 10 | rank,
-                                      static_cast<int>(threadIdx.x % kWarpSize));
+  const unsigned packed =
+      __shfl_sync(kAllLanes, static_cast<unsigned>(sizes.experts) << 16 | sizes.k << 10 | threadIdx.x,
+                  static_cast<int>(threadIdx.x % kWarpSize));
   return {static_cast<std::int32_t>(packed & 1023u), static_cast<std::int32_t>(packed >> 16),
           static_cast<std::int32_t>(packed >> 10 & 63u)};
 }

@@ -1,6 +1,6 @@
 // The selection of a row by all warps of a block (block_choice.cuh), for few rows of the routers that it serves: as
 // little code, and as few parameters in as few lines, as such a row needs. A row with odd keys goes the way of
-// lean.cuh. More blocks do the bookkeeping where that is wanted.
+// lean.cuh.
 #include <algorithm>
 
 #include "kernels/cuda/pdl.h"

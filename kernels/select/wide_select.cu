@@ -130,14 +130,10 @@ auto kernel_of(int num_sums, int stride, int experts) {
 
 }  // namespace
 
-bool can_wide_select(const RouterView& router) {
-  const Lean lean = lean_of(router);
-  return (lean == Lean::kSigmoid || lean == Lean::kSqrtSoftplus) && can_choose_wide(router.gate_rows, router.top_k);
-}
-
 bool can_wide_select(const RouterView& router, const CallView& call) {
-  return can_wide_select(router) && fits_rows_call(call) &&
-         (call.given_logits != nullptr || call.num_sums <= kMostSums);
+  const Lean lean = lean_of(router);
+  return (lean == Lean::kSigmoid || lean == Lean::kSqrtSoftplus) && can_choose_wide(router.gate_rows, router.top_k) &&
+         fits_rows_call(call) && (call.given_logits != nullptr || call.num_sums <= kMostSums);
 }
 
 cudaError_t launch_wide_select(const RouterView& router, const CallView& call, std::size_t shared_bytes,

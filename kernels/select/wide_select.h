@@ -11,8 +11,6 @@ namespace samebits::cuda {
 
 // Of a router that lean.h knows: sigmoid or sqrt(softplus), no groups, up to 1,024 experts, of which at most every 48th
 // is chosen, and k up to 16.
-bool can_wide_select(const RouterView& router);
-// And of this call of it.
 bool can_wide_select(const RouterView& router, const CallView& call);
 
 // launch_select for a call that it can; shared_bytes: lean_bytes or more, up to kMostSelectBytes.

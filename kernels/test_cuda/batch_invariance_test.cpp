@@ -158,6 +158,7 @@ TEST_F(BatchInvariance, NonFiniteNeighbours) {
     const std::int64_t h = pool.hidden_size();
     Caller caller(pool.router(), kMaxRows, nullptr);
     const Answers answers(pool.router(), kMaxRows);
+    const Bookkeeping bookkeeping(pool.router(), kMaxRows);  // with which up to 16 rows are one launch
     const Mismatches mismatches;
     std::int64_t compared = 0;
     for (const std::uint16_t neighbour : kNeighbours) {
@@ -169,7 +170,7 @@ TEST_F(BatchInvariance, NonFiniteNeighbours) {
           const auto bytes = static_cast<std::size_t>(h) * 2;
           check(cudaMemcpyAsync(at, pool.row(kRow), bytes, cudaMemcpyDeviceToDevice), "copy");
           caller.poison_workspace();
-          caller.route(batch.data(), num_rows, answers);
+          caller.route(batch.data(), num_rows, answers, 0, nullptr, {}, place % 2 == 0 ? &bookkeeping : nullptr);
           for (const auto& [found, wanted, width] :
                {Compared{answers.ids(place), pool.alone().ids(kRow), pool.columns()},
                 Compared{answers.weights(place), pool.alone().weights(kRow), pool.columns()},

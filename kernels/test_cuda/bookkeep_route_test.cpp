@@ -73,7 +73,7 @@ struct Case {
   TestRouter cpu_router;
 };
 
-// Calls of all routers and row counts in turn, on one workspace; every third does not wait.
+// Calls of all routers and row counts in turn, on one workspace.
 void compare_calls(const std::vector<std::int64_t>& row_counts, bool from_logits) {
   constexpr std::int32_t kBlockSizes[] = {64, 1, 0, 16, 3, 100000, 128};
   std::vector<std::unique_ptr<Case>> cases;
@@ -100,10 +100,8 @@ void compare_calls(const std::vector<std::int64_t>& row_counts, bool from_logits
       std::unique_ptr<DeviceCall> on_device;
       on_device = from_logits ? std::make_unique<DeviceCall>(one->shapes, logits, options)
                               : std::make_unique<DeviceCall>(one->shapes, hidden, options);
-      force_no_waiting(call % 3 == 2);
       cuda::route(one->router, from_logits ? Source::kLogits : Source::kHiddenStates, &on_device->inputs(),
                   &on_device->outputs(), workspace.data(), nullptr);
-      force_no_waiting(false);
       const std::string what = "call " + std::to_string(call) + ", T = " + std::to_string(t) + ", E " +
                                std::to_string(one->spec.num_experts) + ", block " + std::to_string(options.block_size);
       expect_same(
@@ -116,7 +114,7 @@ void compare_calls(const std::vector<std::int64_t>& row_counts, bool from_logits
   }
 }
 
-TEST_F(BookkeepRouteTest, OfFewRowsWithAndWithoutWaiting) {
+TEST_F(BookkeepRouteTest, OfFewRows) {
   compare_calls({17, 128, 32, 16, 33, 116, 256, 97, 117, 128}, false);
 }
 

@@ -95,7 +95,7 @@ TEST_F(HugeTest, LogitsBeyond2To31) {
   run(sigmoid_bias_spec(16, 2304, 8), 2304);
 }
 
-// The padded form of 16 rows, of as many places as an int32 counts: 8.6 GB.
+// The padded form of 16 rows, of as many places as an int32 counts: 8.6 GB. In one launch, and in three.
 TEST_F(HugeTest, PlacesUpTo2To31) {
   constexpr std::int32_t kTokens = 16, kColumns = 8, kSlots = kTokens * kColumns, kBlockSize = 16777215;
   constexpr std::int64_t kPlaces = std::int64_t{kSlots} * kBlockSize;
@@ -103,31 +103,35 @@ TEST_F(HugeTest, PlacesUpTo2To31) {
   std::size_t free_bytes = 0, all_bytes = 0;
   check(cudaMemGetInfo(&free_bytes, &all_bytes), "cudaMemGetInfo");
   if (free_bytes < kPlaces * 4 + (std::size_t{1} << 30)) GTEST_SKIP() << free_bytes << " bytes of memory are free";
-  const samebits_router_spec spec = sigmoid_bias_spec(256, 288, kColumns);
-  const Constants constants = random_constants(spec, 1);
-  const DeviceRouter router(spec, abi_constants(spec, constants));
-  const std::vector<std::uint16_t> hidden = normal_bf16(7, kTokens * 256);
-  CallOptions options;
-  options.bookkeeping = true;
-  const Routed right = TestRouter(spec, constants).route(hidden, options);
-
   DeviceArray<std::int32_t> places(static_cast<std::size_t>(kPlaces));
-  places.fill_bytes(0xee);
-  DeviceCall call(router, hidden, options);
-  call.outputs().block_size = kBlockSize;
-  call.outputs().sorted_token_ids = places.data();
-  ASSERT_EQ(call.launch(), SAMEBITS_OK) << router.error();
-  expect_same(call.read(), right, "all but the places");
-  std::int64_t begin = 0;
-  constexpr std::size_t kSome = 1000;
-  for (std::size_t e = 0; e < right.tokens_per_expert.size(); ++e) {
-    if (right.tokens_per_expert[e] == 0) continue;
-    std::vector<std::int32_t> wanted(kSome, kSlots);
-    std::copy_n(right.slot_of_position.begin() + right.expert_offsets[e], right.tokens_per_expert[e], wanted.begin());
-    EXPECT_EQ(places.read(static_cast<std::size_t>(begin), kSome), wanted) << "expert " << e;
-    begin += kBlockSize;
+  for (const std::int32_t hidden_size : {4096, 256}) {
+    const samebits_router_spec spec = sigmoid_bias_spec(hidden_size, 288, kColumns);
+    const Constants constants = random_constants(spec, 1);
+    const DeviceRouter router(spec, abi_constants(spec, constants));
+    const std::vector<std::uint16_t> hidden = normal_bf16(7, kTokens * hidden_size);
+    CallOptions options;
+    options.bookkeeping = true;
+    const Routed right = TestRouter(spec, constants).route(hidden, options);
+
+    places.fill_bytes(0xee);
+    DeviceCall call(router, hidden, options);
+    call.outputs().block_size = kBlockSize;
+    call.outputs().sorted_token_ids = places.data();
+    ASSERT_EQ(call.launch(), SAMEBITS_OK) << router.error();
+    const Routed found = call.read();
+    EXPECT_EQ(found.kernel_name, hidden_size == 4096 ? "cuda/tc256/fused" : "cuda/tc256/decode");
+    expect_same(found, right, "all but the places");
+    std::int64_t begin = 0;
+    constexpr std::size_t kSome = 1000;
+    for (std::size_t e = 0; e < right.tokens_per_expert.size(); ++e) {
+      if (right.tokens_per_expert[e] == 0) continue;
+      std::vector<std::int32_t> wanted(kSome, kSlots);
+      std::copy_n(right.slot_of_position.begin() + right.expert_offsets[e], right.tokens_per_expert[e], wanted.begin());
+      EXPECT_EQ(places.read(static_cast<std::size_t>(begin), kSome), wanted) << "expert " << e;
+      begin += kBlockSize;
+    }
+    EXPECT_EQ(places.read(places.size() - kSome, kSome), std::vector<std::int32_t>(kSome, kSlots));
   }
-  EXPECT_EQ(places.read(places.size() - kSome, kSome), std::vector<std::int32_t>(kSome, kSlots));
 }
 
 TEST_F(HugeTest, HiddenStatesBeyond2To31) {

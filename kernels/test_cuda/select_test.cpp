@@ -302,12 +302,13 @@ TEST_F(Select, FoldsAndFinishesSums) {
   }
 }
 
-// A block a row, with an expert a thread and with two.
+// A block a row, with an expert a thread and with two; some of the numbers and strides of sums are constants.
 TEST_F(Select, FoldsSumsOfAnyNumber) {
   std::uint64_t seed = 300;
-  for (const std::int32_t num_experts : {128, 288, 512, 513, 768, 895, 896}) {
-    for (const std::int32_t num_sums : {2, 16, 17, 28, 32, 33}) {
-      for (const std::int32_t score_func : {SAMEBITS_SCORE_SIGMOID, SAMEBITS_SCORE_SQRT_SOFTPLUS}) {
+  for (const std::int32_t num_experts : {114, 128, 274, 288, 370, 512, 513, 768, 882, 883, 895, 896}) {
+    for (const std::int32_t num_sums : {2, 8, 16, 17, 20, 28, 32, 33}) {
+      for (const std::int32_t score_func :
+           {SAMEBITS_SCORE_SIGMOID, SAMEBITS_SCORE_SQRT_SOFTPLUS, SAMEBITS_SCORE_SOFTMAX}) {
         samebits_router_spec spec = cpu::test::sigmoid_bias_spec(0, num_experts, num_experts > 640 ? 16 : 8);
         spec.score_func = score_func;
         spec.num_bias_variants = 1 + static_cast<std::int32_t>(seed % 2);
