@@ -82,13 +82,16 @@ std::string spec_block(const Bench& bench, const Results& results, const std::st
   text += "  kernel\n";
   for (const auto& [rows, cells] : lines) {
     text += fmt::format("{:>6}", rows);
-    std::string kernel;
+    std::vector<std::string> kernels_of_row;  // of the columns, each once
     for (const std::string& column : columns) {
       const auto cell = cells.find(column);
       text += fmt::format("  {:<22}", cell == cells.end() ? "-" : cell_text(*cell->second));
-      if (cell != cells.end() && kernel.empty()) kernel = cell->second->label;
+      if (cell == cells.end()) continue;
+      const std::string& kernel = cell->second->label;
+      if (!kernel.empty() && std::find(kernels_of_row.begin(), kernels_of_row.end(), kernel) == kernels_of_row.end())
+        kernels_of_row.push_back(kernel);
     }
-    text += fmt::format("  {}\n", kernel);
+    text += fmt::format("  {}\n", fmt::join(kernels_of_row, ", "));
     if (!kernels) continue;
     for (const auto& [column, result] : cells) {
       for (const auto& [name, us] : result->details) {

@@ -41,16 +41,22 @@ TEST(BenchFilter, KeepsTheFloorsOfWhatItPicks) {
 TEST(BenchTable, HasColdWarmTheRatioToTheFloorAndWhatFailed) {
   Bench bench;
   bench.measurements = {measurement("s/floor/512x1", "s", true), measurement("s/rows:1/ids", "s", false),
+                        measurement("s/rows:1/bookkeeping", "s", false), measurement("s/rows:1/logits", "s", false),
                         measurement("s/rows:2/ids", "s", false)};
-  bench.cells = {{"s", 1, "ids", "s/rows:1/ids"}, {"s", 2, "ids", "s/rows:2/ids"}};
+  bench.cells = {{"s", 1, "ids", "s/rows:1/ids"},
+                 {"s", 1, "logits", "s/rows:1/logits"},
+                 {"s", 1, "bookkeeping", "s/rows:1/bookkeeping"},
+                 {"s", 2, "ids", "s/rows:2/ids"}};
   const std::string text = bench_table(bench,
                                        {{"s/floor/512x1", "read", "", 2.0, 1.0, {{"warm_us", 1.5}}},
                                         {"s/rows:1/ids", "cuda/decode", "", 5.0, 2.5, {{"warm_us", 4.0}}},
+                                        {"s/rows:1/logits", "cuda/decode", "", 5.0, 2.5, {{"warm_us", 4.0}}},
+                                        {"s/rows:1/bookkeeping", "cuda/fused", "", 6.0, 3.0, {{"warm_us", 5.0}}},
                                         {"s/rows:2/ids", "", "CUPTI returned 2 marks of 3", 0, 0, {}}},
                                        false);
   EXPECT_THAT(text, HasSubstr("floor (one read of the weights) 2.00 / 1.50"));
   EXPECT_THAT(text, HasSubstr("5.00 / 4.00 (2.50x)"));
-  EXPECT_THAT(text, HasSubstr("cuda/decode"));
+  EXPECT_THAT(text, HasSubstr("cuda/decode, cuda/fused\n"));  // each once
   EXPECT_THAT(text, HasSubstr("failed: s/rows:2/ids: CUPTI returned 2 marks of 3"));
 }
 
