@@ -93,8 +93,12 @@ class GpuBench final : public Bench {
     const auto logits_count = static_cast<std::size_t>(max_rows * router->gate_rows());
     check(bench::launch_normal_fp32(router->given_logits(), logits_count, 1.0f, 2, stream_), "given logits");
 
-    const std::vector<std::int64_t> rows = with_boundaries(
-        plan_.rows, [&](std::int64_t count) { return router->route(count, BenchOutputs::kIds, stream_); });
+    // Another kernel may serve a call for what it is to write.
+    const std::vector<std::int64_t> rows = with_boundaries(plan_.rows, [&](std::int64_t count) {
+      std::string kernels;
+      for (const BenchOutputs outputs : plan_.outputs) kernels += router->route(count, outputs, stream_) + "\n";
+      return kernels;
+    });
     check(cudaStreamSynchronize(stream_), "the first calls");
     const samebits_tensor& weight = router->constants().gate_weight;
     add_floors(spec.name, weight.data, static_cast<std::size_t>(weight.rows * weight.cols) * 2);

@@ -22,7 +22,7 @@ constexpr std::int64_t kMaxRows = 65537;
 
 // The shapes whose public routers were measured: wide and narrow gates, with and without biases and groups.
 constexpr const char* kSpecs[] = {"glm-5.3-flash", "deepseek-v3", "qwen3-30b-a3b", "kimi-k3", "deepseek-v4.1-flash"};
-constexpr std::int64_t kGpuRows[] = {1, 2, 4, 6, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192};
+constexpr std::int64_t kGpuRows[] = {1, 2, 4, 6, 8, 16, 17, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192};
 constexpr std::int64_t kShortGpuRows[] = {1, 6, 16, 32, 64, 128, 256, 1024, 4096, 8192};
 constexpr std::int64_t kHostRows[] = {1, 16, 64};
 

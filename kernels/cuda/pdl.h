@@ -17,8 +17,8 @@ __device__ __forceinline__ void wait_for_previous_kernel() {
 
 // The kernel after this one on the stream may start as soon as all blocks of this one have called this or ended. What
 // it does before its own wait_for_previous_kernel must not need this one. Its blocks take places that blocks of this
-// one, and of the one before, still wait for: so a product calls this first of all, a selection of up to 256 rows,
-// which the bookkeeping may follow, when the product has ended.
+// one, and of the one before, still wait for: so a product by tensor cores calls this first of all, a selection by a
+// block a row, which the bookkeeping may follow, when the product has ended.
 __device__ __forceinline__ void let_next_kernel_start() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");

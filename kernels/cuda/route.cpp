@@ -45,7 +45,7 @@ void check_workspace(const RouterView& router, std::int64_t num_tokens, const vo
 }
 
 // The fused form where it serves the call, and bookkeeping is wanted or the form is forced: without bookkeeping two
-// launches take 0.2 to 0.6 us less on an H200 (docs/kernels.md).
+// launches take 0.2 to 0.5 us less on an H200 (docs/kernels.md).
 Form form_of_call(const Router& router, const samebits_inputs& in, const samebits_outputs& out) {
   const std::int64_t num_tokens = in.num_tokens;
   const Form form = choose_form(router.view, router.tensor_cores, num_tokens);

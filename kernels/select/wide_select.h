@@ -9,7 +9,7 @@
 
 namespace samebits::cuda {
 
-// Of a router that lean.h knows: sigmoid or sqrt(softplus), no groups, up to 1,024 experts, of which at most every 48th
+// Of a router that lean.h knows: sigmoid or sqrt(softplus), no groups, up to 928 experts, of which at most every 48th
 // is chosen, and k up to 16.
 bool can_wide_select(const RouterView& router, const CallView& call);
 
